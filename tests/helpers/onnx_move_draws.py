@@ -28,8 +28,7 @@ def sliced(chance: Chance, kind: str) -> Drawn:
 def padded(chance: Chance, kind: str) -> Drawn:
     sizes, version = chance.sizes(), opset(chance)
     mode = chance.choice(["constant", "constant", "reflect", "edge", *(["wrap"] if version >= 19 else [])])
-    least = -1 if mode == "constant" else 0
-    widths = [min(chance.randint(least, 3), size - 1) for _ in range(2) for size in sizes]
+    widths = [min(chance.randint(-1, 3), size - 1) for _ in range(2) for size in sizes]
     x = chance.reals(*sizes)
     if version < 11:
         return Drawn(kind, [x], {"pads": widths, "mode": mode, "value": 1.5}, opset=version)
@@ -165,7 +164,7 @@ def recurrent(chance: Chance, kind: str) -> Drawn:
         3,
         chance.randint(1, 4),
     )
-    states = [chance.reals(ways, batch, units) for _ in range(2 if kind == "LSTM" else 1)]
+    states = [chance.reals(ways, batch, units) if chance.coin(0.7) else None for _ in range(2 if kind == "LSTM" else 1)]
     inputs: list[Array | None] = [
         chance.reals(steps, batch, size),
         chance.reals(ways, gates * units, size),

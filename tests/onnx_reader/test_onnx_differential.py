@@ -117,7 +117,7 @@ def test_computed_positions_may_count_from_the_end(kind: str, tmp_path: Path) ->
     assert fault(drawn, tmp_path) is None
 
 
-@pytest.mark.parametrize("kind", ["ReduceSum", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum"])
+@pytest.mark.parametrize("kind", ["ReduceSum", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum"])
 def test_a_reduction_over_no_dimension_still_does_its_function(kind: str, tmp_path: Path) -> None:
     drawn = Drawn(kind, [Chance(0).reals(2, 3, low=0.1)], {"noop_with_empty_axes": 1})
     assert fault(drawn, tmp_path) is None
@@ -133,3 +133,29 @@ def test_a_transposed_convolution_is_cut_at_both_ends(pads: list[int], tmp_path:
     chance = Chance(0)
     inputs = [chance.reals(1, 2, 5), chance.reals(2, 3, 3), chance.reals(3)]
     assert fault(Drawn("ConvTranspose", inputs, {"pads": pads}), tmp_path) is None
+
+
+@pytest.mark.parametrize("given", [(True, False), (False, True), (True, True)])
+def test_initial_states_may_be_constants_and_one_of_two(given: tuple[bool, bool], tmp_path: Path) -> None:
+    chance = Chance(0)
+    weights = [chance.reals(1, 8, 3), chance.reals(1, 8, 2), chance.reals(1, 16), None]
+    states = [chance.reals(1, 1, 2) if one else None for one in given]
+    assert fault(Drawn("LSTM", [chance.reals(4, 1, 3), *weights, *states], {"hidden_size": 2}), tmp_path) is None
+
+
+def test_negative_pads_cut_before_others_are_filled(tmp_path: Path) -> None:
+    x = np.arange(6, dtype=np.float32)
+    for mode in ("edge", "reflect", "wrap"):
+        assert fault(Drawn("Pad", [x, np.array([2, -2])], {"mode": mode}), tmp_path) is None
+
+
+def test_the_greatest_end_means_all_in_either_direction(tmp_path: Path) -> None:
+    bounds = [np.array([one]) for one in (4, 2**63 - 1, 0, -2)]
+    assert fault(Drawn("Slice", [np.arange(6, dtype=np.float32), *bounds]), tmp_path) is None
+
+
+@pytest.mark.parametrize("attributes", [{"auto_pad": "SAME_UPPER"}, {"output_padding": [3]}])
+def test_transposed_convolutions_of_unclear_sizes_are_refused(attributes: dict[str, Any], tmp_path: Path) -> None:
+    chance = Chance(0)
+    inputs = [chance.reals(1, 2, 5), chance.reals(2, 3, 2)]
+    assert fault(Drawn("ConvTranspose", inputs, {"strides": [3], **attributes}), tmp_path) == "refused"

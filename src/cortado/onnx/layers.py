@@ -130,12 +130,14 @@ def conv_transpose(node: Node) -> Built:
     count, sizes = _spatial(node), node.shape(1)
     strides, dilations, pads = window(node, sizes[2:])
     groups, extra = node.integer("group", 1), node.integers("output_padding", [0] * count)
-    wanted = _output_sizes(node, strides)
+    wanted = _output_sizes(node, strides, dilations)
     if wanted is not None:
         pads = _pads_for(node, wanted, strides, dilations, extra)
     # Torch pads both sides equally: any excess on one side is cropped from the output. Negative padding extends the
     # output.
     extra = [more - min(behind, 0) for more, (_, behind) in zip(extra, pads, strict=True)]
+    if any(more >= max(pair) for more, *pair in zip(extra, strides, dilations, strict=True)):
+        node.refuse(f"an output that is longer by {extra} than its windows reach", "less than a stride or a dilation")
     cuts = [(before, max(behind, 0)) for before, behind in pads]
     even = [min(pair) for pair in cuts]
     less = [(before - both, behind - both) for (before, behind), both in zip(cuts, even, strict=True)]
@@ -183,11 +185,17 @@ class _Cut(nn.Module):
         return self.layer.forward(*given)[self.places]
 
 
-def _output_sizes(node: Node, strides: Sequence[int]) -> list[int] | None:
+def _output_sizes(node: Node, strides: Sequence[int], dilations: Sequence[int]) -> list[int] | None:
     """Returns the output's sizes if the node gives them instead of padding, else None."""
     if "output_shape" in node.attributes:
         return node.integers("output_shape")[-len(strides) :]
     if node.text("auto_pad", "NOTSET").startswith("SAME"):
+        reaches = [(width - 1) * dilation + 1 for width, dilation in zip(node.shape(1)[2:], dilations, strict=True)]
+        if any(reach < stride for reach, stride in zip(reaches, strides, strict=True)):
+            node.refuse(
+                f"auto_pad of windows that reach {reaches} at strides {list(strides)}",
+                "windows that reach a stride, or an output_shape: ONNX's text and onnxruntime give different sizes",
+            )
         return [size * stride for size, stride in zip(node.shape()[2:], strides, strict=True)]
     return None
 
@@ -347,9 +355,9 @@ _LAYERS: Any = {"GRU": nn.GRU, "LSTM": nn.LSTM, "RNN": nn.RNN}
 class Recurrent(nn.Module):
     """A torch layer with ONNX's order of inputs and outputs."""
 
-    def __init__(self, layer: nn.Module, kind: str, *, reverse: bool, batch_first: bool) -> None:
+    def __init__(self, layer: nn.Module, kind: str, given: Sequence[int], *, reverse: bool, batch_first: bool) -> None:
         super().__init__()
-        self.layer, self.kind, self.reverse, self.batch_first = layer, kind, reverse, batch_first
+        self.layer, self.kind, self.given, self.reverse, self.batch_first = layer, kind, given, reverse, batch_first
 
     def forward(self, x: Tensor, *states: Tensor) -> tuple[Tensor, ...]:
         x = x.transpose(0, 1) if self.batch_first else x
@@ -365,6 +373,9 @@ class Recurrent(nn.Module):
         if self.kind != "LSTM":
             y, h = self.layer.forward(x, *states)
             return y, (h,)
+        if len(states) == 1:  # the other one is zero
+            zeros = torch.zeros_like(states[0])
+            states = (states[0], zeros) if self.given == (5,) else (zeros, states[0])
         y, last = self.layer.forward(x, tuple(states)) if states else self.layer.forward(x)
         return y, tuple(last)
 
@@ -392,17 +403,15 @@ def recurrent(node: Node) -> Built:
     layer = _LAYERS[node.kind](node.shape(1)[2], units, bidirectional=both, bias=biased, device="meta", **options)
     for number in range(2 if both else 1):
         _fill_direction(node, layer, number, units)
-    module = Recurrent(layer, node.kind, reverse=direction == "reverse", batch_first=node.flag("layout"))
-    return Built(module, (0, *_states(node)))
+    given = _states(node)
+    module = Recurrent(layer, node.kind, given, reverse=direction == "reverse", batch_first=node.flag("layout"))
+    return Built(module, (0, *given))
 
 
-def _states(node: Node) -> list[int]:
-    """Returns the positions of initial states; for an LSTM both or none."""
-    given = [position for position in (5, 6) if node.has(position)]
-    if node.kind == "LSTM" and len(given) == 1:
-        node.refuse("one of two initial states", "both, or none")
-    zeros = all(node.value(position).data is not None and not node.constant(position).any() for position in given)
-    return [] if zeros else given
+def _states(node: Node) -> tuple[int, ...]:
+    """Returns the positions of initial states that are not zero."""
+    given = [(position, node.value(position).data) for position in (5, 6) if node.has(position)]
+    return tuple(position for position, data in given if data is None or bool(data.any()))
 
 
 def _fill_direction(node: Node, layer: nn.Module, direction: int, units: int) -> None:

@@ -96,6 +96,9 @@ def split(node: Node) -> Built:
     return of(lambda x: tuple(torch.split(x, sizes, axis)))
 
 
+_TO_THE_END = (2**31 - 1, 2**63 - 1)  # in either direction, as onnxruntime has it
+
+
 @onnx_operator("Slice", limits="constant bounds")
 def cut(node: Node) -> Built:
     starts, ends = node.either("starts", 1), node.either("ends", 2)
@@ -113,6 +116,8 @@ def cut(node: Node) -> Built:
         if step == 0:
             node.refuse("a step of 0", "another number")
         start = max(start + size if start < 0 else start, 0)  # backwards, Python's begins before the first
+        if step < 0 and end in _TO_THE_END:
+            end = -size - 1
         numbers = range(*slice(start, end, step).indices(size))
         if not numbers:
             slices[dim] = slice(0, 0)
@@ -170,13 +175,14 @@ def _padded_by_numbers(node: Node, pairs: list[tuple[int, int]], mode: str) -> A
 
 
 def _numbers(mode: str, size: int, before: int, behind: int) -> Tensor:
-    """The position in the input of each position around it."""
-    found = torch.arange(-before, size + behind)
+    """The position in the input of each position around it. Negative widths cut first, as onnxruntime has it."""
+    first, size = max(-before, 0), size + min(before, 0) + min(behind, 0)
+    found = torch.arange(-max(before, 0), size + max(behind, 0))
     if mode == "edge" or size < 2:
-        return found.clamp(0, size - 1)
+        return first + found.clamp(0, max(size - 1, 0))
     if mode == "wrap":
-        return found % size
-    return (size - 1) - ((size - 1) - found % (2 * (size - 1))).abs()
+        return first + found % size
+    return first + (size - 1) - ((size - 1) - found % (2 * (size - 1))).abs()
 
 
 # ---- gathers -------------------------------------------------------------------------------------------------------

@@ -127,8 +127,8 @@ def reduction(node: Node) -> Built:
 
 @onnx_operator("ReduceProd")
 def product(node: Node) -> Built:
-    keep = node.flag("keepdims", True)
-    dims = node.axes(node.either("axes", 1) or range(node.rank()))
+    keep, given = node.flag("keepdims", True), node.either("axes", 1)
+    dims = node.axes(given or ([] if node.flag("noop_with_empty_axes") else range(node.rank())))
 
     def call(x: Tensor) -> Tensor:
         for dim in sorted(dims, reverse=True):

@@ -46,8 +46,10 @@ class OnnxStep(nn.Module):
         self._add(self(*self._given(values)), values)
 
     def run_shapes(self, values: dict[str, Tensor]) -> None:
-        """Runs the step on meta tensors: torch's recurrent layers require weights to be meta if the input is."""
-        weights = {name: without_data(one.detach()) for name, one in self.named_parameters()}
+        """Runs the step on meta tensors: torch's recurrent layers require weights and states to be meta if the input
+        is."""
+        held = [*self.named_parameters(), *self.named_buffers()] if any(True for _ in self.parameters()) else []
+        weights = {name: without_data(one.detach()) for name, one in held}
         given = self._given(values)
         self._add(functional_call(self, weights, given) if weights else self(*given), values)
 
