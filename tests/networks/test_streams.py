@@ -173,6 +173,43 @@ def test_windows_of_other_elements(name: str, element: str) -> None:
                 assert decibels(net(window).numpy(), mine.numpy()) > 20
 
 
+class Largest(nn.Module):
+    """The mean and the largest values of a window, and a pool that leaves its last row unread."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.out = nn.Conv1d(3, 4, 3, stride=2), nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        x = torch.relu(self.conv(x))
+        return self.out(x.mean(2)), self.out(x.amax(2)), self.out(F.max_pool1d(x, 9).flatten(1))
+
+
+@pytest.mark.host
+@pytest.mark.filterwarnings("ignore::cortado.base.errors.CortadoWarning")
+@pytest.mark.parametrize("element", [Activations.INT8, Activations.INT16, Activations.FLOAT32])
+def test_a_maximum_over_time_comes_as_often_as_a_mean(element: Activations) -> None:
+    """A pool over all rows has no stride in time. One that leaves rows over has, and does not come as often."""
+    torch.manual_seed(3)
+    net, options = Largest().eval(), Options(activations=element, artifacts=Artifacts.C, stream=2)
+    batches = [(torch.randn(1, 3, 19),) for _ in range(16)]
+    streamed = prepare(net, batches[0], batches, name="net", options=options).compile("cortex-m4", options)
+    rows = torch.randn(40, 3, generator=torch.Generator().manual_seed(4))
+    found = streamed.stream(rows.numpy(), on="host")
+    assert list(found.ends) == list(range(18, 40, 2))
+    for number, end in enumerate(found.ends):
+        with torch.no_grad():
+            wanted = net(rows[end - 18 : end + 1].T[None])
+        for one, mine in zip(wanted, found.every, strict=True):
+            assert decibels(one.numpy(), mine[number].reshape(1, 3)) > 20
+    with pytest.raises(
+        CortadoError, match=r"'output0' after 21, then after every 2, .*'output2' after 19, then after every 18"
+    ):
+        prepare(net, (torch.randn(1, 3, 21),), [(torch.randn(1, 3, 21),)], name="net", options=options).compile(
+            "cortex-m4", options
+        )
+
+
 class Signal(nn.Module):
     """Samples of a signal: Conv1d of all kinds, zeros before the first, a branch, pools; all of it or the newest."""
 

@@ -1,5 +1,5 @@
 """time-windows: makes a linear layer over all rows of a tensor, flattened, a convolution with one window, and a float32
-mean over all rows a pool with one.
+mean over all rows a pool with one; a pool with one window over all rows moves by one row.
 
 last-steps: makes a recurrent layer of which only the last step is read compute only that output.
 """
@@ -25,6 +25,7 @@ from cortado.ops.conv.conv2d import CONV2D
 from cortado.ops.conv.float32 import FLOAT_CONV2D
 from cortado.ops.move.reshape import VIEW
 from cortado.ops.move.slice import SLICE
+from cortado.ops.pool.avg_pool2d import pooled_size
 from cortado.ops.pool.float32 import FLOAT_POOL2D, FLOAT_REDUCE, one_window
 from cortado.ops.recurrent import layer as recurrent
 from cortado.passes.base import LoweredPass, PassContext
@@ -34,7 +35,8 @@ from cortado.passes.orders import behind_views, is_a, operands
 
 class TimeWindows(LoweredPass):
     """Makes two kinds of calls in a stream read an image of several rows: a convolution whose one pixel holds all
-    values of the image, and a mean, sum or maximum in float32 over all its rows."""
+    values of the image, and a mean, sum or maximum in float32 over all its rows. The only window of a pool over all
+    rows moves by one row."""
 
     name: ClassVar[str] = "time-windows"
 
@@ -102,11 +104,16 @@ class TimeWindows(LoweredPass):
 
 def _slid(node: Node) -> bool:
     """Moves the only window of a pool over all rows by one row: a stride that a window alone never takes."""
-    if not is_a(node, FLOAT_POOL2D) or shape(node)[1] != 1 or shape(operands(node)[0])[1] == 1:
+    if operator_of(node.target) is None or "kernel_size" not in node.kwargs:
         return False
-    stride: Any = node.kwargs["stride"]
-    node.kwargs = {**node.kwargs, "stride": [1, stride[1]]}
-    return bool(stride[0] != 1)
+    given: Any = node.kwargs
+    (taps, _), (stride, beside), dilation = given["kernel_size"], given["stride"], given.get("dilation", [1, 1])
+    rows = shape(operands(node)[0])[1]
+    windows = pooled_size(rows, taps, 1, given["padding"][0], bool(given["ceil_mode"]), dilation[0])
+    if stride == 1 or rows == 1 or windows != 1:
+        return False
+    node.kwargs = {**given, "stride": [1, beside]}
+    return True
 
 
 # ---- last steps --------------------------------------------------------------------------------------------------

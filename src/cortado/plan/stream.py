@@ -58,7 +58,8 @@ class _Streamed:
         found = {tensor.buffer: self._output(tensor, steps, pushed.rows) for tensor in program.outputs}
         firsts = {one.first for one in found.values()}
         if len(firsts) > 1 or len({one.hop for one in found.values()}) > 1:
-            rows = ", ".join(f"'{tensor.name}' after {found[tensor.buffer].first}" for tensor in program.outputs)
+            of = [(tensor.name, found[tensor.buffer]) for tensor in program.outputs]
+            rows = ", ".join(f"'{name}' after {one.first}, then after every {one.hop}" for name, one in of)
             raise CortadoError(
                 f"the outputs of {program.name} don't come with the same rows ({rows}), expected all outputs to read "
                 "the newest row, and equally often"
