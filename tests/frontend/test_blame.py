@@ -36,9 +36,19 @@ def wide(seed: int) -> Tensor:
     return torch.randn(1, 600, generator=torch.Generator().manual_seed(seed))
 
 
+def scores(seed: int) -> Tensor:
+    return torch.randn(1, 64, generator=torch.Generator().manual_seed(seed))
+
+
+def coordinates(x: Tensor) -> Tensor:
+    """A place in a heat map of 8 by 8, as a mean over probabilities that are moved before they are added."""
+    return (torch.softmax(0.5 * x, 1).view(1, 1, 8, 8).sum(2) * torch.linspace(-1, 1, 8)).sum(-1)
+
+
 BLAMED: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[int], Tensor], str, str]] = {
     "input": (lambda x: torch.log(x + 1), powers, "input 'inputs_0'", "the logarithm or root"),
     "merged": (lambda x: torch.cat([900 * x, torch.sin(x)], 1)[:, 16:] * 2, normal, "aten.sin", "keep them apart"),
+    "moved": (coordinates, scores, "aten.softmax", "half of its 64 probabilities are below"),
     "softmax": (lambda x: torch.softmax(0.1 * x, 1), wide, "softmax", "return the scores before the softmax"),
 }
 
@@ -55,6 +65,8 @@ def test_a_lost_output_names_the_tensor_and_what_to_do(name: str) -> None:
     assert "dB alone)" in low.text
     assert tensor in low.text
     assert remedy in low.text
+    named = re.findall(r"(?:most|;) to (\S+)", low.text)
+    assert len(named) == len(set(named))
 
 
 def test_a_state_is_blamed_over_its_sequence() -> None:

@@ -388,7 +388,10 @@ def _source(place: Node) -> Node:
 
 
 def _name(place: Node) -> str:
+    """Describes the call that made a tensor's values, before anything moved them."""
     source = _source(place)
+    while moves(source) and len(source.all_input_nodes) == 1:
+        source = _source(source)
     if source.op == "placeholder":
         return f"input '{source.name}'"
     if means(place, CallKind.QUANTIZE_CHANNELS):
@@ -420,8 +423,8 @@ def remedy(place: Node, values: Tensor | None) -> str:
             "another form: the logarithm or root of powers and spectra, the difference from its mean, or parts of "
             "different size as separate inputs"
         )
-    if "softmax" in str(source.target) and values.shape[-1] > PROBABILITIES:
-        return f"{values.shape[-1]} probabilities share 256 codes; return the scores before the softmax"
+    if means(source, CallKind.SOFTMAX):
+        return _remedy_of_probabilities(values.shape[-1], usual, qparams.scale)
     join = joined_by(source)
     if largest < FEW_STEPS * 8 * qparams.scale and join is not None:
         return (
@@ -431,6 +434,15 @@ def remedy(place: Node, values: Tensor | None) -> str:
     return (
         f"half of its values are below {usual:.3g} in a range of {low:.4g} to {high:.4g}; normalize before it, take a "
         "logarithm or a root, or train with quantization (prepare_qat)"
+    )
+
+
+def _remedy_of_probabilities(count: int, usual: float, step: float) -> str:
+    if count > PROBABILITIES:
+        return f"{count} probabilities share 256 codes; return the scores before the softmax"
+    return (
+        f"half of its {count} probabilities are below {usual:.3g} and a step of its int8 codes is {step:.3g}; give "
+        "sums over them 16 bits (--int16), or train with quantization (prepare_qat)"
     )
 
 
