@@ -1,5 +1,7 @@
 """Outputs are judged by what they mean: parts of a concatenation, classes of scores, each truth value by itself."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -177,6 +179,23 @@ def test_a_single_decision_that_changes_is_told_where_more_new_ones_may() -> Non
         found = found_in(compiled, FindingKind.CHANGED_CLASSES)
         assert bool(found) is told
         assert all("1 of 64 calibration samples, 1.6%, expected 1% or less" in one.text for one in found)
+
+
+@pytest.mark.parametrize(("classes", "function"), [(4, torch.softmax), (4, torch.log_softmax), (1, None)])
+def test_choices_that_were_never_in_doubt_say_nothing_of_doubtful_ones(classes: int, function: Any) -> None:
+    """With 40 samples one of 18 new ones may be doubtful and change; 240 samples, or a doubtful one among 40, tell."""
+    rng = torch.Generator().manual_seed(3)
+    model = Expression(torch.sigmoid if function is None else lambda x: function(x, 1))
+    for count, doubtful, told in ((40, False, True), (240, False, False), (40, True, False)):
+        sure = 8 * torch.nn.functional.one_hot(torch.arange(count) % classes, max(classes, 2)).float()
+        places = sure[:, :classes] if classes > 1 else torch.tensor([8.0, -8.0]).repeat(count // 2)[:, None]
+        data: Data = [(one[None] + 0.5 * torch.rand(1, classes, generator=rng) * one[None].sign(),) for one in places]
+        data[-1] = (data[-1][0] / (4 if doubtful else 1),)
+        compiled = cortado.compile(model, data[0], "cortex-m4", data, "sure", C_ALONE)
+        found = found_in(compiled, FindingKind.CHANGED_CLASSES)
+        assert bool(found) is told
+        assert all("maybe for up to 5.6% of new ones" in one.text for one in found)
+        assert [one.found for one in found] == [pytest.approx(1 - 0.1 ** (1 / 40))] * told
 
 
 def test_a_rate_of_changes_has_a_bound() -> None:

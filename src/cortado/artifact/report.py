@@ -134,8 +134,8 @@ class PrecisionReport:
     bar: str = key("the target, as the option was given")
     reached: str = key("what was reached, on all of the data")
     new_data: str | None = key(
-        "the least that new data is expected to reach, estimated by applying ranges from each quarter of the samples "
-        "to the others; null if the target is not in decibels, or there are few samples",
+        "the least that new data is expected to reach, estimated by applying ranges from each quarter of the "
+        "calibration samples to the others, or to the labelled samples; null if there are few samples",
         default=None,
     )
     int8: str = key("what int8 alone reaches")

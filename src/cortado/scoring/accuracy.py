@@ -201,9 +201,9 @@ def _other_classes(one: JudgedPart, blamed: Blamed, classes: int | None) -> Find
     return Finding(
         kind=FindingKind.CHANGED_CLASSES,
         text=f"{one.tensor} has a different best class than the float model{perhaps} for {_counted(changed, limit)}, "
-        f"though it keeps {one.kept:.1f} dB of its signal: the scores of these samples are closer together than int8 "
-        f"can tell apart{_sentence(blamed(one.part, SIGNAL))}",
-        found=changed.part or changed.likely,
+        f"though it keeps {one.kept:.1f} dB of its signal: {_why(changed, 'closer together')}"
+        f"{_sentence(blamed(one.part, SIGNAL))}",
+        found=_share(changed),
         limit=limit,
         tensor=one.tensor,
     )
@@ -211,13 +211,33 @@ def _other_classes(one: JudgedPart, blamed: Blamed, classes: int | None) -> Find
 
 def _are_many(found: Flips, limit: float) -> bool:
     """Whether classes change for too many samples, or may for too many new ones: by the number that changed or, if none
-    did, by the distances of their scores. Where values need be no scores, only what was seen counts."""
+    did, by the distances of their scores; if no score was ever in doubt, by the number of samples. Where values need be
+    no scores, only what was seen counts."""
     if limit == FLIPPED:
-        return max(found.part, found.at_most if found.changed else found.likely) > limit
+        return max(found.part, found.at_most if found.changed or found.is_untried else found.likely) > limit
     return found.changed >= FEWEST_FLIPS and found.part > limit
 
 
+def _share(found: Flips) -> float:
+    """Returns the share of changes that is reported: among the samples or, if none changed, expected of new ones."""
+    return found.part or (found.at_most if found.is_untried else found.likely)
+
+
+def _why(found: Flips, closer: str) -> str:
+    if found.is_untried:
+        return (
+            f"in float each of these samples leads by {found.nearest:.2%} or more, so nothing is known of doubtful "
+            "ones. Give more samples, and ones of which the model is less sure"
+        )
+    return f"the scores of these samples are {closer} than int8 can tell apart"
+
+
 def _counted(found: Flips, limit: float) -> str:
+    if found.is_untried:
+        return (
+            f"none of {found.choices:,} calibration samples, but maybe for up to {found.at_most:.1%} of new ones, "
+            f"expected {limit:.0%} or less"
+        )
     if not found.changed:
         return (
             f"none of {found.choices:,} calibration samples, but probably for {found.likely:.1%} of new ones, expected "
@@ -284,9 +304,9 @@ def _other_decisions(one: JudgedPart, blamed: Blamed) -> Finding | None:
     return Finding(
         kind=FindingKind.CHANGED_CLASSES,
         text=f"{one.tensor} is on the opposite side of 0.5 from the float model's for {_counted(changed, FLIPPED)}, "
-        f"though it keeps {one.kept:.1f} dB of its signal: these scores are closer to 0.5 than int8 can tell "
-        f"apart{_sentence(blamed(one.part, SIGNAL))}",
-        found=changed.part or changed.likely,
+        f"though it keeps {one.kept:.1f} dB of its signal: {_why(changed, 'closer to 0.5')}"
+        f"{_sentence(blamed(one.part, SIGNAL))}",
+        found=_share(changed),
         limit=FLIPPED,
         tensor=one.tensor,
     )

@@ -268,15 +268,16 @@ class Cures:
         self.kept({place: partial(seen, place) for place in places}, runs or self._seen)
         return reached
 
-    def on_new(self, others: Roundings) -> float:
-        """Estimates what new samples keep: ranges are taken from each quarter of the samples, and judged on the
-        others; the least of the four. Infinity without an estimate, as for the steps of a sequence."""
+    def on_new(self, others: Roundings, always: Sequence[FloatRun] = ()) -> float:
+        """Estimates what new samples keep: ranges are taken from each quarter of the samples, together with those in
+        `always`, and judged on the others; the least of the four. Infinity without an estimate, as for the steps of a
+        sequence."""
         runs = _some(self._seen, max(1, WORK // (PASSES * max(self._model.size, 1))))
         if self._model.initial or len(runs) < NEW:
             return math.inf
-        mine, kept = self.reached(runs), list[float]()
+        mine, kept = self.reached([*runs, *always]), list[float]()
         for part in folds([True] * len(runs)):
-            theirs = self.reached([runs[number] for number in sorted(part)])
+            theirs = self.reached([*(runs[number] for number in sorted(part)), *always])
             both = mine.keys() & theirs.keys()
             roundings = {place: RoundedRange(*qparams_of(place).range, USUAL) for place in both} | dict(others)
             for place, rounding in roundings.items():
@@ -285,10 +286,12 @@ class Cures:
             kept.append(self.kept(roundings, [run for number, run in enumerate(runs) if number not in part]))
         return min(kept)
 
-    def told_of_new(self, others: Roundings, told: float) -> str:
+    def told_of_new(self, others: Roundings, told: float, always: Sequence[FloatRun] = ()) -> str:
         """Formats what new samples may keep with a remedy, if that is less than what was told."""
-        new = self.on_new(others)
-        return f"; of new samples it probably {self.shown(new)}" if new <= told - self._measure.gap else ""
+        new = self.on_new(others, always)
+        return (
+            f"; of new samples, by a cautious estimate, it {self.shown(new)}" if new <= told - self._measure.gap else ""
+        )
 
     def _unsaturated(self) -> tuple[str, Roundings]:
         """Returns the option that extends the ranges of saturating int8 tensors to all their values."""

@@ -43,8 +43,10 @@ class _Trials:
             return ""  # a step of a sequence can't be left out
         pairs = list(zip(self._cures([one]), self._cures(others), strict=True))
         mine, theirs = pairs[0][0].reached(), pairs[0][1].reached()
-        if finding.kind is FindingKind.ODD_SAMPLE:
-            return self._of_both(pairs, "With --calibration-method minmax", unsaturated(_joined(mine, theirs)))
+        if finding.kind is FindingKind.ODD_SAMPLE:  # other odd ones are no longer left out either
+            odd = [one, *(run for run in self.quantized.checked if not run.usual and run is not one)]
+            wider = unsaturated(_joined(pairs[0][0].reached(odd), theirs))
+            return self._of_both(pairs, "With --calibration-method minmax", wider, always=odd)
         return self._of_both(pairs, "Calibrated without that sample", _without(mine, theirs))
 
     @property
@@ -69,10 +71,14 @@ class _Trials:
         name, now = _name(self._parts[number]), cures[number].shown(cures[number].now)
         if not helped:
             return f"16 bits for it ({option}) improve no output: {name} {now} with 8 bits"
-        return f"With {option} {name} {cures[number].shown(then[number])} (it {now} now, on the same samples)"
+        new = cures[number].told_of_new(others, then[number])
+        return f"With {option} {name} {cures[number].shown(then[number])} (it {now} now, on the same samples{new})"
 
-    def _of_both(self, pairs: Sequence[tuple[Cures, Cures]], what: str, others: Roundings) -> str:
-        """Compares an advice's effect on the reported sample and on the others, for the first output that changes."""
+    def _of_both(
+        self, pairs: Sequence[tuple[Cures, Cures]], what: str, others: Roundings, always: Sequence[FloatRun] = ()
+    ) -> str:
+        """Compares an advice's effect on the reported sample and on the others, for the first output that changes. New
+        samples are like the others; the ranges include those of `always`."""
         then = [(one.kept(others), rest.kept(others)) for one, rest in pairs]
         changed = [
             number
@@ -85,7 +91,8 @@ class _Trials:
         (one, rest), (of_one, of_rest) = pairs[number], then[number]
         return (
             f"{what} {_name(self._parts[number])} {one.shown(of_one)} for it (it {one.shown(one.now)} now) and "
-            f"{rest.shown(of_rest)} for the others (it {rest.shown(rest.now)} now)"
+            f"{rest.shown(of_rest)} for the others (it {rest.shown(rest.now)} now"
+            f"{rest.told_of_new(others, of_rest, always)})"
         )
 
 

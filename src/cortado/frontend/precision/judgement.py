@@ -174,6 +174,7 @@ CLEAR = 0.05  # the distance from 0.5 beyond which a score is clear
 UNLIKELY, HALVINGS = 0.1, 40  # a probability, and the bisection steps to find a share with it
 MANY = 100  # changes that suffice to predict new samples
 ALIKE_ERRORS = 16  # samples whose errors a lead is compared with
+CERTAIN = 0.99  # a lead: if all samples have more, nothing is known of the errors of a doubtful one
 SUM = 1e-3  # the tolerance of a sum of probabilities around 1
 
 
@@ -206,6 +207,12 @@ class Flips:
     changed: int
     choices: int
     likely: float = 0.0  # the share of new samples that would change, by the distances of scores and their errors
+    nearest: float = 0.0  # the least lead, as a probability; 0 if values are no probabilities
+
+    @property
+    def is_untried(self) -> bool:
+        """Whether no choice was ever in doubt, so that `likely` says nothing about choices that will be."""
+        return not self.changed and self.nearest > CERTAIN
 
     @property
     def part(self) -> float:
@@ -245,14 +252,24 @@ def flips(pairs: Pairs, dim: int) -> Flips:
         sum(int(one.sum()) for one in changed),
         sum(one.numel() for one in changed),
         likely_changes(torch.cat([one for one, _ in leads]), torch.cat([other for _, other in leads])),
+        _least_lead([wanted for wanted, _ in pairs], dim),
     )
 
 
 def decisions(pairs: Pairs) -> Flips:
     """Counts the scores on the opposite side of one half."""
     wanted, found = (torch.cat([pair[side].reshape(-1).double() for pair in pairs]) for side in (0, 1))
-    changed = int(((wanted > 0.5) != (found > 0.5)).sum())
-    return Flips(changed, wanted.numel(), likely_changes((wanted - 0.5).abs(), wanted - found))
+    changed, leads = int(((wanted > 0.5) != (found > 0.5)).sum()), (wanted - 0.5).abs()
+    return Flips(changed, wanted.numel(), likely_changes(leads, wanted - found), 2 * float(leads.min()))
+
+
+def _least_lead(values: Sequence[Tensor], dim: int) -> float:
+    """Returns the least distance between the probabilities of the two best classes; 0 for other values."""
+    if class_dim(values) != dim % values[0].dim():
+        return 0.0
+    as_part = torch.Tensor.double if float(values[0].max()) > 0.0 else _exp
+    best = [torch.topk(as_part(one), 2, dim).values for one in values]
+    return min(float((one.select(dim, 0) - one.select(dim, 1)).min()) for one in best)
 
 
 def _lead(wanted: Tensor, found: Tensor, dim: int) -> tuple[Tensor, Tensor]:

@@ -71,6 +71,7 @@ class Bar:
     least: float
     shown: Callable[[float], str]
     decibels: bool  # False: a share of samples
+    nearly: float = 0.0  # by how much a cheaper choice may be worse on new data, if none reaches the bar there
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from cortado.ir.facts import STATE
 from cortado.options import Options
 
 MOST = 1000  # labelled samples that are used, at most
+NEARLY = 1.0  # dB that a cheaper choice may be worse on new data, if none reaches the bar there
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Goal:
         self.labelled = None if labelled is None else labelled.some()
         if self.labelled is None:
             _check_real(asked, wanted)
-            self.bar = Bar(asked, value, lambda db: f"{db:.1f} dB", decibels=True)
+            self.bar = Bar(asked, value, lambda db: f"{db:.1f} dB", decibels=True, nearly=NEARLY)
             return
         count = len(self.labelled.labels)
         before = _right([_alone(eager, sample) for sample in self.labelled.samples], self.labelled.labels)

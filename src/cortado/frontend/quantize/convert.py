@@ -83,7 +83,6 @@ AS_IT_CAME = Options(calibration_method=CalibrationMethod.MINMAX, bias_correctio
 SAMPLES_JUDGED, STEPS_JUDGED = 16, 64  # judged in the search of --precision auto, without and with state
 STEPS = 16_384  # of a model with state whose float outputs are kept
 CONFIRMED = 200_000_000  # values computed, at most, to confirm that the choice reaches the bar
-NEARLY = 1.0  # dB that a cheaper choice may be worse on new data, if none reaches the bar there
 
 
 @dataclass(frozen=True)
@@ -534,7 +533,7 @@ class MixedWork:
         except OutOfReach as error:
             error.in_float32 = partial(self._in_float32, error, goal, measured.pricing)
             raise
-        if not goal.bar.decibels or len(self._all) < ENOUGH:
+        if len(self._all) < ENOUGH:
             return mixed
         return self._for_new_data(mixed, confirm)
 
@@ -608,7 +607,8 @@ class MixedWork:
             found = further.choose()
         except OutOfReach:
             best = max(kept for kept, _ in expected.values())
-            nearly = [one for one, (kept, _) in expected.items() if kept >= best - NEARLY and confirm(one) >= bar.least]
+            enough = best - bar.nearly
+            nearly = [one for one, (kept, _) in expected.items() if kept >= enough and confirm(one) >= bar.least]
             found = further.result(min(nearly, key=further.cost)) if nearly else mixed
         new = expected[found.calls][0]
         reached = bar.shown(confirm(found.calls))
@@ -706,12 +706,13 @@ class MixedWork:
 
 def _below(bar: Bar, new: float, reached: str, tried: Collection[float]) -> Finding:
     """Returns the warning that new data are expected to miss the bar."""
+    judged, others = ("the calibration data", "the others") if bar.decibels else ("the labelled samples", "these")
     return Finding(
         kind=FindingKind.NEW_DATA,
         text=(
-            f"{bar.option}: the calibration data keep {reached}, but new data are expected to keep only "
-            f"{bar.shown(new)}, which is what the other samples keep with ranges from a quarter of them. The best of "
-            f"{len(tried)} choices, up to int16 wherever it is possible, is expected to keep {bar.shown(max(tried))}. "
+            f"{bar.option}: {judged} keep {reached}, but new data are expected to keep only {bar.shown(new)}, which is "
+            f"what {others} keep with ranges from a quarter of the calibration samples. The best of {len(tried)} "
+            f"choices, up to int16 wherever it is possible, is expected to keep {bar.shown(max(tried))}. "
             "Give more samples, and ones that reach as far as new data will"
         ),
         found=new if math.isfinite(new) else None,
