@@ -45,10 +45,14 @@ def coordinates(x: Tensor) -> Tensor:
     return (torch.softmax(0.5 * x, 1).view(1, 1, 8, 8).sum(2) * torch.linspace(-1, 1, 8)).sum(-1)
 
 
+DISTANT = torch.tensor([[0.013] + [900.0] * 15])
+
+
 BLAMED: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[int], Tensor], str, str]] = {
     "input": (lambda x: torch.log(x + 1), powers, "input 'inputs_0'", "the logarithm or root"),
     "merged": (lambda x: torch.cat([900 * x, torch.sin(x)], 1)[:, 16:] * 2, normal, "aten.sin", "keep them apart"),
     "moved": (coordinates, scores, "aten.softmax", "half of its 64 probabilities are below"),
+    "constant": (lambda x: (x - DISTANT)[:, :1], normal, "the constant of aten.sub", "in a range of"),
     "softmax": (lambda x: torch.softmax(0.1 * x, 1), wide, "softmax", "return the scores before the softmax"),
 }
 

@@ -397,8 +397,9 @@ def _name(place: Node) -> str:
         source = _source(source)
     if source.op == "placeholder":
         return f"input '{source.name}'"
-    if means(place, CallKind.QUANTIZE_CHANNELS):
-        return f"the weights of {describe(next(iter(next(iter(place.users)).users)))}"
+    if source.op == "get_attr":
+        kind = "weights" if means(place, CallKind.QUANTIZE_CHANNELS) else "constant"
+        return f"the {kind} of {describe(next(iter(next(iter(place.users)).users)))}"
     return describe(source)
 
 
