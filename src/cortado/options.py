@@ -184,7 +184,7 @@ _CONFLICTS = (
     _Conflict(("image",), ("memory", "place"), f"an image is one block of constants, and runs {_ONE_PIECE}"),
     _Conflict(
         ("watch",),
-        ("activations=float32", "stream", "io", "image", "artifacts=pte"),
+        ("activations=float32", "io", "image", "artifacts=pte"),
         "MODEL_surprise reads a code of a whole run's last output, in the C bundle",
     ),
     _Conflict(("image",), ("decide",), "an image holds only the network, without a decision"),

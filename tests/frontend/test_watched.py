@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 import cortado
 from cortado import Options
+from cortado.artifact.streamed import push_rows
 from cortado.base.errors import CortadoError
 from cortado.frontend.capture.watched import watched
 from helpers.cli import Run
@@ -132,6 +133,25 @@ def test_c_tells_strange_inputs_and_evaluate_scores_it(tmp_path: Path, run: Run)
     header = (folder / "net.h").read_text()
     limit = int(re.search(r"#define NET_SURPRISE_LIMIT (\d+)", header)[1])  # type: ignore[index]
     assert abs(limit * compiled.report.outputs[-1].scale - 1.0) < 0.01
+
+
+@pytest.mark.parametrize("activations", ["int8", "int16"])
+def test_the_surprise_of_a_stream_is_that_of_its_window(activations: str, tmp_path: Path) -> None:
+    """Beside the module on each window, in some of which strange rows are: the same number, up to the range of codes,
+    and the same verdict."""
+    data, model = _data(60, 1), Net().eval()
+    options = Options(watch="pool", stream=2, artifacts="c", activations=activations)
+    artifact = cortado.compile(model, (data[:1],), "cortex-m4", data, "net", options).save(tmp_path / "net")
+    rows = torch.cat([data[0], _strange(1)[0], data[3]], 1)  # [1, 24, 8]
+    found = push_rows(artifact, rows.transpose(0, 1).numpy(), "host")
+    surprise = watched(model, [(one[None],) for one in data], "pool")
+    with torch.no_grad():
+        expected = torch.cat([surprise(rows[None, :, end - 7 : end + 1])[1] for end in found.ends]).numpy()
+    told, calm = found.every[-1].reshape(-1), expected < 1.0
+    assert np.abs(told - expected)[calm].max() < 0.05
+    assert np.array_equal(told < 1.0, calm)
+    assert 1 < calm.sum() < len(calm) - 4
+    assert "the window of the last output differs" in " ".join((tmp_path / "net" / "net.h").read_text().split())
 
 
 def test_an_estimate_counts_what_watching_takes() -> None:

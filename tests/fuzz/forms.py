@@ -1,6 +1,8 @@
-"""The models of combinations, small and plain: one for each form, with sizes from a seed, and the data for them."""
+"""The models of combinations, small and plain: one or a few for each form, with sizes from a seed, and their data."""
 
-from collections.abc import Callable
+import copy
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -9,9 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from cortado.learning import SGD, prototypes, trainable
 from fuzz.combinations import Form
 
 Array = np.ndarray[Any, np.dtype[Any]]
+Turn = tuple[Any, ...]  # the name of a method, and its inputs
+CLASSES = 4
+RULE = "smooth=2,threshold=0.3"
 
 
 class Images(nn.Module):
@@ -50,14 +56,15 @@ class Remembering(nn.Module):
 
     kept: Tensor
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, softmax: bool = False) -> None:
         super().__init__()
-        self.first, self.out = nn.Linear(6, width), nn.Linear(width, 4)
+        self.first, self.out, self.softmax = nn.Linear(6, width), nn.Linear(width, 4), softmax
         self.register_buffer("kept", torch.zeros(1, width))
 
     def forward(self, x: Tensor) -> Tensor:
         self.kept = 0.75 * self.kept + 0.25 * torch.relu(self.first(x))
-        return self.out(self.kept)
+        found: Tensor = self.out(self.kept)
+        return torch.softmax(6 * found, 1) if self.softmax else found
 
 
 class Sound(nn.Module):
@@ -95,6 +102,18 @@ class Taught(nn.Module):
     def learn(self, x: Tensor) -> Tensor:
         self.seen = self.seen + (x.sum(1, keepdim=True) > 0).int() + (x[:, :1] > 0.5).int()
         return self.seen
+
+
+class Scores(nn.Module):
+    """Scores of rows, by a layer and a head that a device trains."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.first, self.out = nn.Linear(6, width), nn.Linear(width, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.out(torch.relu(self.first(x)))
+        return found
 
 
 class Words(nn.Module):
@@ -158,12 +177,29 @@ class Model:
     sequence: int | None = None  # steps of a model with state
     hop_rows: int = 0  # of a stream, by hand
     push: int = 1  # samples of a row
-    methods: tuple[str, ...] = ()  # that are compiled beside each other; all take what forward takes
+    methods: "Methods | None" = None
+    eager: nn.Module | None = None  # whose forward is the user's own; by default the module
 
     @property
     def time(self) -> int:
         """The dimension of a stream that is time."""
         return int(self.options["stream"])
+
+
+@dataclass(frozen=True)
+class Methods:
+    """Methods that are compiled beside each other: how a user calls them in turns on the inputs of these seeds, and a
+    plain model of what they give, from the beginning, with how far a number may be from it."""
+
+    turns: Callable[[Iterable[int]], list[Turn]]
+    plain: Callable[[list[Turn]], list[list[Array]]]
+    apart: float
+
+    def examples(self) -> dict[str, tuple[Tensor, ...]]:
+        found: dict[str, tuple[Tensor, ...]] = {}
+        for name, *values in self.turns(range(1)):
+            found.setdefault(name, tuple(values))
+        return found
 
 
 def reals(*shape: int) -> Callable[[int], list[Array]]:
@@ -179,8 +215,8 @@ def _sound(samples: int) -> Callable[[int], list[Array]]:
     return given
 
 
-def model_of(form: Form, seed: int) -> Model:
-    """The model of a form with sizes of a seed."""
+def model_of(form: Form, seed: int, *, own_layers: bool = False) -> Model:
+    """The model of a form with sizes of a seed; with `own_layers`, its module has the layers that forward calls."""
     rng = Random(seed)
     torch.manual_seed(seed)
     stride, width, rows = rng.choice((1, 2)), rng.choice((4, 8, 11)), rng.randrange(9, 15)
@@ -188,19 +224,23 @@ def model_of(form: Form, seed: int) -> Model:
     if form is Form.STATE:
         return Model(Remembering(width).eval(), reals(1, 6), sequence=6)
     if form is Form.METHODS:
-        return Model(Taught(width).eval(), reals(1, 6), methods=("forward", "learn"))
+        made = rng.choice((_counting, _by_gradients, _by_examples))
+        return _counting(rng, width) if own_layers else made(rng, width)
     if form is Form.SAMPLE_STREAM:
         return _of_sound(rng)
     if form is Form.IDS:
         length = rng.randrange(3, 9)
         ids = lambda seed: [np.random.default_rng(seed).integers(0, 11, (1, length))]  # noqa: E731
         return Model(Words(width).eval(), ids)
+    if form is Form.DECISION and rng.random() < 0.5:
+        return Model(Remembering(width, softmax=True).eval(), reals(1, 6), {"decide": RULE}, sequence=6)
     if form in (Form.ROW_STREAM, Form.DECISION):
         decided = form is Form.DECISION
-        options: dict[str, Any] = {"stream": 2, **({"decide": "smooth=2,threshold=0.3"} if decided else {})}
+        options: dict[str, Any] = {"stream": 2, **({"decide": RULE} if decided else {})}
         return Model(Images(stride, width, softmax=decided).eval(), picture, options, hop_rows=stride)
     if form is Form.WATCHED:
-        return Model(Images(stride, width).eval(), picture, {"watch": "second"})
+        endless = {"stream": 2} if rng.random() < 0.5 else {}
+        return Model(Images(stride, width).eval(), picture, {"watch": "second", **endless}, hop_rows=stride)
     if form is Form.CAMERA:
         camera = {
             "input_format": "rgb888",
@@ -213,6 +253,96 @@ def model_of(form: Form, seed: int) -> Model:
     return Model(
         kinds.get(form, Images)(stride, width).eval(), picture, {"input_rows": True} if form is Form.ROWS else {}
     )
+
+
+def _counting(rng: Random, width: int) -> Model:
+    """Counts features of what it is taught."""
+    module, given = Taught(width).eval(), reals(1, 6)
+
+    def turns(seeds: Iterable[int]) -> list[Turn]:
+        return [(name, torch.from_numpy(given(seed)[0])) for seed in seeds for name in ("learn", "forward")]
+
+    def plain(calls: list[Turn]) -> list[list[Array]]:
+        own = copy.deepcopy(module)
+        with torch.no_grad():
+            return [[getattr(own, name)(*values).numpy()] for name, *values in calls]
+
+    return Model(module, given, methods=Methods(turns, plain, 1.0))
+
+
+def _by_gradients(rng: Random, width: int) -> Model:
+    """Trains its head; the plain model is trained by torch's own optimizer."""
+    how: dict[str, Any] = {"momentum": rng.choice((0.0, 0.9)), "weight_decay": rng.choice((0.0, 0.01))}
+    net, given, clip, rate = Scores(width).eval(), reals(1, 6), rng.choice((None, 0.5)), rng.choice((0.05, 0.2))
+    hot = torch.eye(CLASSES)
+    optimizer = SGD(lr=rate, clip=clip, **how)
+    module = trainable(net, "out.*", optimizer=optimizer, examples=(torch.zeros(1, 6),), target=hot[:1])
+
+    def turns(seeds: Iterable[int]) -> list[Turn]:
+        inputs = [torch.from_numpy(given(seed)[0]) for seed in seeds]
+        lessons = [("learn", x, hot[x[:, :CLASSES].argmax(1)]) for x in inputs]
+        return [call for x, lesson in zip(inputs, lessons, strict=True) for call in (lesson, ("forward", x))]
+
+    def plain(calls: list[Turn]) -> list[list[Array]]:
+        own = copy.deepcopy(net)
+        head = list(own.out.parameters())
+        torchs, found = torch.optim.SGD(head, rate, foreach=False, **how), []
+        for _, x, *targets in calls:
+            made = own(x)
+            if targets:
+                torchs.zero_grad()
+                made = nn.functional.cross_entropy(made, targets[0])
+                made.backward()
+                if clip is not None:
+                    nn.utils.clip_grad_norm_(head, clip, foreach=False)
+                torchs.step()
+            found.append([made.detach().numpy()])
+        return found
+
+    return Model(module, given, methods=Methods(turns, plain, 0.25), eager=net)
+
+
+def _by_examples(rng: Random, width: int) -> Model:
+    """Keeps the sums of features of what it is taught; the plain model is cosines with means of real numbers."""
+    body = nn.Sequential(OrderedDict(first=nn.Linear(6, 2 * width), out=nn.ReLU())).eval()
+    given = reals(1, 6)
+    samples = torch.cat([torch.from_numpy(given(seed)[0]) for seed in range(24)])
+    module = prototypes(body, CLASSES, samples=samples)
+    with torch.no_grad():
+        size = body(samples).square().mean(0).sqrt()
+    factors = 1 / (size + 0.1 * size.mean())
+
+    def label(x: Tensor) -> Tensor:
+        return x[:, :CLASSES].argmax(1).to(torch.int32)
+
+    def turns(seeds: Iterable[int]) -> list[Turn]:
+        inputs = [torch.from_numpy(given(seed)[0]) for seed in seeds]
+        lessons: list[list[Turn]] = [[("learn", x, label(x)), ("forward", x)] for x in inputs]
+        return [call for lesson in lessons for call in lesson] + [("forget", label(inputs[0])), ("forward", inputs[-1])]
+
+    def plain(calls: list[Turn]) -> list[list[Array]]:
+        taught: dict[int, list[Tensor]] = {}
+        found = []
+        for name, *values in calls:
+            if name == "forget":
+                taught.pop(int(values[0]), None)
+            if name == "learn":
+                taught.setdefault(int(values[1]), []).append(body(values[0]).detach()[0] * factors)
+            near = {}
+            if name == "forward":
+                own = body(values[0]).detach()[0] * factors
+                near = {
+                    one: nn.functional.cosine_similarity(own, torch.stack(rows).mean(0), 0)
+                    for one, rows in taught.items()
+                }
+            # Which class is the nearest is left open: two of them may be equally near.
+            found.append(
+                [np.empty(0), np.array([float(max(near.values(), default=-1.0))])] if name == "forward" else []
+            )
+        return found
+
+    options = {"int16": ("near.*",)}
+    return Model(module, given, options, methods=Methods(turns, plain, 0.15))
 
 
 def _of_sound(rng: Random) -> Model:

@@ -59,13 +59,15 @@ float32, prequantized, ONNX, `.pt2`), a product (C, image, `.pte` of ExecuTorch'
 together, `--memory`, seven packages including the one for browsers) and a "door", a way to use it (run on this machine,
 in WebAssembly, on a board; probe, profile, validate, evaluate, self-test, saturation, estimate, report page, README
 example, state saved and loaded). The seed draws the schedule, the calibration method, bias corrections, scales per
-tensor, groups of int4 weights, int8 state and float inputs and outputs. All pairs are drawn equally often; `make test`
-runs 60 combinations. Several models together are the drawn one and a plain one, which both run their self-tests; an
-image of several methods runs calls of them in turns. The result of a door is checked against a simple model in the
-test: outputs with the module run eagerly (8 dB, int16 25, int4 3, float32 100) and with the reference (no tolerance),
-the number of outputs, decisions and saturated values with independent counts, ranges with the limits of NumPy's types,
-bytes with the files, cycles with the emulated core (15 percent), and the example with what it prints on a board. The
-journal is `build/fuzz/combinations-SEED-VERSION.jsonl`.
+tensor, groups of int4 weights, int8 state and float inputs and outputs; whether a decision is over state or over a
+stream, and whether a watched network is a stream; whether methods count, train a head (beside torch's optimizer) or
+take examples of classes (beside cosines in float). All pairs are drawn equally often; `make test` runs 60 combinations.
+Several models together are the drawn one and a plain one, each with an arena or both with one, which both run their
+self-tests; an image of several methods runs calls of them in turns. The result of a door is checked against a simple
+model in the test: outputs with the module run eagerly (8 dB, int16 25, int4 3, float32 100) and with the reference (no
+tolerance), the number of outputs, decisions and saturated values with independent counts, ranges with the limits of
+NumPy's types, bytes with the files, cycles with the emulated core (15 percent), and the example with what it prints on
+a board. The journal is `build/fuzz/combinations-SEED-VERSION.jsonl`.
 
     PYTHONPATH=tests .venv/bin/python -m fuzz --networks 0 --combinations 200 --seed 3
 """

@@ -4,6 +4,7 @@ import pytest
 
 from fuzz.combinations import Build, Combination, Door, Form, Product, Way, drawn, least_seen
 from fuzz.doors import check, check_all
+from fuzz.forms import model_of
 
 SAMPLE, SEED = 60, 235
 CAMPAIGN = 2000
@@ -65,6 +66,30 @@ def test_a_stream_of_samples_in_float32_is_right_at_every_door(way: Way, product
 def test_images_of_methods_and_streams_beside_another_model_are_right(build: Build, door: Door) -> None:
     (found,) = check(build, [door])
     assert found.right, found
+
+
+@pytest.mark.host
+@pytest.mark.cases(2)
+@pytest.mark.parametrize(
+    ("build", "door"),
+    [
+        (Build(Form.METHODS, Way.INT8, Product.C, 1), Door.ESTIMATE),  # trains a head
+        (Build(Form.DECISION, Way.INT8, Product.C, 1), Door.HOST),  # over state
+        (Build(Form.METHODS, Way.INT16, Product.C, 4), Door.HOST),  # takes examples
+        (Build(Form.WATCHED, Way.INT16, Product.C, 2), Door.HOST),  # a stream
+    ],
+    ids=str,
+)
+def test_what_a_seed_makes_of_a_form_is_right(build: Build, door: Door) -> None:
+    (found,) = check(build, [door])
+    assert found.right, found
+
+
+def test_seeds_draw_every_kind_of_a_form() -> None:
+    kinds = {type(model_of(Form.METHODS, seed).module).__name__ for seed in range(12)}
+    assert kinds == {"Taught", "Trainable", "Prototypes"}
+    assert {model_of(Form.DECISION, seed).sequence is None for seed in range(12)} == {False, True}
+    assert {"stream" in model_of(Form.WATCHED, seed).options for seed in range(12)} == {False, True}
 
 
 def test_a_combination_says_what_it_is() -> None:

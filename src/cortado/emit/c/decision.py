@@ -135,7 +135,8 @@ def surprise_function(planned: Planned) -> str:
     kind, last = output.element.c_type, len(program.outputs) - 1
     limit, zero = round(1.0 / output.qparams.scale), output.qparams.zero_point
     about = comment(
-        "Returns how much the input of the last run differs from the calibration data, from 0; above "
+        f"Returns how much the {'input of the last run' if program.stream is None else 'window of the last output'} "
+        "differs from the calibration data, from 0; above "
         f"{name.upper()}_SURPRISE_LIMIT it differs more than all but one in a hundred calibration inputs. -1 without "
         "an arena."
     )

@@ -63,7 +63,7 @@ class Watched(nn.Module):
 
 def features_of(found: Tensor) -> Tensor:
     """Returns features [1, N]: the channels of an image or a sequence, averaged."""
-    return found.flatten(2).mean(2) if found.dim() > 2 else found
+    return found.mean(tuple(range(2, found.dim()))) if found.dim() > 2 else found
 
 
 def run_watched(module: nn.Module, layer: str, values: Sequence[Any]) -> tuple[Any, Tensor]:
