@@ -35,6 +35,7 @@ from single_layers import (
     draw_ordinary,
     draw_products,
     draw_rare,
+    draw_sounds,
     draw_transposed,
     draw_wide,
     draw_windows,
@@ -47,6 +48,7 @@ DRAWN = {
     **{"x": draw_layers, "y": draw_wide, "z": draw_layers, "q": draw_wide},
     **{"c": draw_floats, "u": draw_floats, "i": draw_windows, "j": draw_windows, "k": draw_cells, "m": draw_ordinary},
     **{"S": draw_means, "T": draw_means, "M": draw_multiplied, "P": draw_matrices, "D": draw_transposed},
+    "A": draw_sounds,
 }
 # Of 16-bit codes, with 4-bit weights, of float32, streams.
 OPTIONS: dict[str, dict[str, Any]] = {

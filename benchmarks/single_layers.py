@@ -1,5 +1,6 @@
 """Random layers of every kind side by side, each with an input of its own: many samples of kernels from one run."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
@@ -202,6 +203,16 @@ def draw_means(seed: int) -> Drawn:
     return Drawn(Of(lambda x: x.mean((2, 3))), (example,))
 
 
+def draw_sounds(seed: int) -> Drawn:
+    """Features of sounds: spectra of several lengths in bands, triangles or dense ones, under every curve."""
+    rng = Random(seed)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        sounds = [_sound(rng) for _ in range(TOGETHER // 2)]
+        samples = [torch.randint(-20000, 20000, one.shape).to(torch.int16) for one in sounds]
+    return Drawn(Layers([one.layer for one in sounds]).eval(), tuple(samples))
+
+
 def draw_cells(seed: int) -> Drawn:
     """Plain recurrent layers of a few units."""
     return _draw(seed, (_cells,), TOGETHER)
@@ -356,6 +367,49 @@ def _wide_convolution(rng: Random) -> Single:
     inner, outer, kernel = rng.randrange(60, 160), rng.randrange(1, 33), rng.choice((1, 3, 3, 5))
     layer = nn.Conv2d(inner, outer, kernel, rng.choice((1, 2)), rng.choice((0, kernel // 2)))
     return Single(nn.Sequential(layer, rng.choice((nn.ReLU, nn.Identity))()), _image(rng, inner, 5))
+
+
+# ---- sounds ----------------------------------------------------------------------------------------------------------
+
+
+_POINTS = (32, 48, 50, 64, 90, 96, 100, 128, 160, 200, 240, 256, 320, 384, 400, 480, 512, 600, 640, 800, 1024)
+
+
+class Bands(nn.Module):
+    """Frames of samples as their spectra in bands."""
+
+    window: torch.Tensor
+    bands: torch.Tensor
+
+    def __init__(self, frames: tuple[int, int, int], bands: torch.Tensor, *, power: bool, curve: str) -> None:
+        super().__init__()
+        self.frames, self.power, self.curve = frames, power, curve
+        self.register_buffer("window", torch.hann_window(frames[2]))
+        self.register_buffer("bands", bands)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        found = torch.stft(x.float() / 32768, *self.frames, self.window, center=False, return_complex=True).abs()
+        bands = (found.square() if self.power else found).transpose(1, 2) @ self.bands
+        if self.curve == "logarithm":
+            return torch.log(bands + 1e-4)
+        return torch.sqrt(bands) if self.curve == "root" else bands
+
+
+def _triangles(bins: int, bands: int) -> torch.Tensor:
+    """Triangles over bins, narrow ones first, as on the mel scale."""
+    edges = torch.expm1(torch.linspace(0, 3, bands + 2)) / math.expm1(3) * (bins - 1)
+    low, middle, high, at = edges[:-2], edges[1:-1], edges[2:], torch.arange(bins)[:, None]
+    return torch.minimum((at - low) / (middle - low), (high - at) / (high - middle)).clamp(min=0)
+
+
+def _sound(rng: Random) -> Single:
+    points = rng.choice(_POINTS)
+    length, hop = rng.choice((points, points, points * 3 // 4)), rng.choice((points // 2, points // 4, 20))
+    bins, curve = points // 2 + 1, rng.choice(("logarithm", "logarithm", "logarithm", "root", "linear"))
+    bands = rng.choice((4, 10, 20, 40))
+    weights = torch.rand(bins, bands) / points if rng.random() < 0.3 else _triangles(bins, min(bands, bins // 2))
+    layer = Bands((points, hop, length), weights, power=rng.random() < 0.7, curve=curve)
+    return Single(layer, (1, points + hop * rng.randrange(1, 4)))
 
 
 # ---- statistics ------------------------------------------------------------------------------------------------------

@@ -275,20 +275,27 @@ KERNELS = KernelTable(
 
 
 def _work(at_once: int, call: Call) -> Work:
-    """Counts samples, butterflies of each radix, bins, weights and bands of a frame; weights that are multiplied
-    together, and logarithms computed together, count once; sums with a least value are not computed together."""
+    """Counts samples, butterflies of each radix and the groups that share their twiddles, bins, weights and bands of a
+    frame; weights that are multiplied together, and logarithms computed together, count once; sums with a least value
+    are not computed together. A first stage of radix 4 has a loop of its own, others are put into order before."""
     fft, bins = fft_of(call["points"]), _bins(call)
-    stages = [(fft.first, fft.pairs // fft.first), *((one.radix, fft.pairs // one.radix) for one in fft.stages)]
-    flies = {f"by{radix}": sum(count for one, count in stages if one == radix) for radix in (2, 3, 4, 5)}
+    ordered = 0 if fft.pairs % FOUR == 0 else fft.pairs
+    stages = [*([(fft.first, 1)] if ordered else []), *((one.radix, one.span) for one in fft.stages)]
+    flies = {f"by{radix}": sum(fft.pairs // radix for one, _ in stages if one == radix) for radix in (2, 3, 4, 5)}
     squared, curve = call["power"] == Power.POWER, call["curve"]
     logs_at_once = 1 if call["clamped"] else at_once
     bands, weights = call.shape("starts")[0], int((-(-call.array("counts") // at_once)).sum())
     return loops(
-        "calls calls*samples calls*emphasized calls*by2 calls*by3 calls*by4 calls*by5 calls*powers calls*sizes "
-        "calls*bands calls*products calls*sums calls*logs calls*single_logs calls*linears calls*roots",
+        "calls calls*samples calls*emphasized calls*firsts calls*ordered calls*by2 calls*by3 calls*by4 calls*by5 "
+        "calls*groups calls*stages calls*powers calls*sizes calls*bands calls*products calls*sums calls*logs "
+        "calls*single_logs calls*linears calls*roots",
         samples=call.shape("window")[0],
         emphasized=call.shape("window")[0] * (call["emphasis"] != 0),
+        firsts=0 if ordered else fft.pairs // FOUR,
+        ordered=ordered,
         **flies,
+        groups=sum(fft.pairs // (radix * span) for radix, span in stages),
+        stages=len(stages),
         powers=bins * squared,
         sizes=bins * (not squared),
         bands=bands,
