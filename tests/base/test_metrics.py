@@ -65,3 +65,11 @@ def test_decibels_without_noise_and_without_signal() -> None:
     same = metrics.Error()
     same.add(np.ones(2), np.ones(2))
     assert same.decibels == math.inf
+
+
+@pytest.mark.parametrize("found", [math.inf, math.nan])
+def test_an_output_that_is_not_finite_keeps_nothing(found: float) -> None:
+    error = metrics.Error()
+    error.add(np.ones(2), np.array([1.0, found]))
+    assert error.decibels is not None
+    assert -4000 < error.decibels < -3000  # a number, which a report can hold

@@ -157,6 +157,15 @@ def below_the_largest_band(x: Tensor, window: Tensor, bands: Tensor) -> Tensor:
     return sums.log() - sums.max(-1, keepdim=True).values.log()
 
 
+def relative_to_the_largest(x: Tensor, window: Tensor, bands: Tensor) -> Tensor:
+    sums = powers(x, window) @ bands + 1e-6
+    return 10 * torch.log10((sums / sums.max()).clamp(min=1e-8))
+
+
+def of_roots(x: Tensor, window: Tensor, bands: Tensor) -> Tensor:
+    return torch.log1p(100 * torch.sqrt(powers(x, window) @ bands))
+
+
 def by_strides(x: Tensor, window: Tensor, bands: Tensor) -> Tensor:
     frames = torch.as_strided(x[0], (48, 200), (80, 1))
     return torch.log((torch.fft.rfft(frames * window, 256).abs() ** 2 @ bands).clamp(min=1e-6))
@@ -167,6 +176,8 @@ CASES: dict[str, tuple[nn.Module, torch.dtype, float]] = {
     "third power of powers": (Expression(third_power, window=SHORT), torch.float32, 25),
     "decibels below the largest": (Expression(below_the_largest, window=SHORT, bands=BANDS), torch.float32, 36),
     "below the largest band": (Expression(below_the_largest_band, window=SHORT, bands=BANDS), torch.float32, 29),
+    "decibels of a quotient": (Expression(relative_to_the_largest, window=SHORT, bands=BANDS), torch.float32, 29),
+    "logarithm of roots": (Expression(of_roots, window=SHORT, bands=BANDS), torch.float32, 36),
     "frames by strides": (Expression(by_strides, window=SHORT, bands=BANDS), torch.float32, 36),
     "frames and pairs": (Expression(by_frames, window=SHORT, bands=BANDS), torch.float32, 38),
     "real and imaginary parts": (Expression(real_and_imaginary, window=SHORT, bands=BANDS), torch.float32, 38),

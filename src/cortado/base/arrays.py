@@ -1,6 +1,7 @@
 """NumPy arrays, and files of them: .npy and .npz, never a pickle."""
 
 import math
+import sys
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,15 @@ def same_bits(first: ArrayType, second: ArrayType) -> bool:
     if first.dtype == second.dtype == np.float32:
         first, second = (np.ascontiguousarray(one).view(np.uint32) for one in (first, second))
     return np.array_equal(first, second)
+
+
+def ratio_in_decibels(signal: float, noise: float) -> float:
+    """Returns a signal's power relative to that of noise: infinite without noise, minus infinity without a signal.
+    Noise that is not finite counts as the largest number, so that a report can hold the result."""
+    if noise == 0.0:
+        return math.inf
+    noise = noise if math.isfinite(noise) else sys.float_info.max
+    return 10 * (math.log10(signal) - math.log10(noise)) if signal > 0.0 else -math.inf
 
 
 def read_arrays(path: Path) -> dict[str, ArrayType]:

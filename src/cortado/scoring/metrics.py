@@ -1,11 +1,10 @@
 """Quality metrics of a model's outputs: accuracy, confusion matrix, area under the ROC curve, SQNR."""
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from cortado.base.arrays import ArrayType
+from cortado.base.arrays import ArrayType, ratio_in_decibels
 
 
 def ranks(scores: ArrayType, labels: ArrayType) -> ArrayType:
@@ -70,9 +69,7 @@ class Error:
     @property
     def decibels(self) -> float | None:
         """Returns the signal-to-quantization-noise ratio; None without signal, infinite without noise."""
-        if not self.signal:
-            return None
-        return 10 * math.log10(self.signal / self.noise) if self.noise else math.inf
+        return ratio_in_decibels(self.signal, self.noise) if self.signal else None
 
 
 @dataclass

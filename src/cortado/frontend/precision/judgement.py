@@ -12,6 +12,7 @@ from itertools import pairwise
 
 import torch
 
+from cortado.base.arrays import ratio_in_decibels
 from cortado.base.numerics import Tensor
 from cortado.frontend.capture.inputs import Inputs
 
@@ -86,9 +87,7 @@ def decibels(pairs: Pairs) -> float:
         wanted, found = wanted.to(torch.float64)[finite], found.to(torch.float64)[finite]
         signal += float(wanted.square().sum())
         noise += float((wanted - found).square().sum())
-    if noise == 0.0:
-        return math.inf
-    return 10 * math.log10(signal / noise) if signal > 0.0 else -math.inf
+    return ratio_in_decibels(signal, noise)
 
 
 def agreement(pairs: Pairs) -> float:

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule, Node
 
+from cortado.base.arrays import ratio_in_decibels
 from cortado.base.element import WIDE, Element
 from cortado.base.errors import CortadoError
 from cortado.base.findings import Finding
@@ -236,7 +237,7 @@ class Noise:
         kept = []
         for place, signal in enumerate(self.signal):
             noise = self.rest[place] + sum(one[place] for tensor, one in self.tensors.items() if tensor not in wide)
-            kept.append(10 * math.log10(signal / noise) if signal > 0 and noise > 0 else math.inf)
+            kept.append(ratio_in_decibels(signal, noise) if signal > 0 else math.inf)
         return min(kept, default=math.inf)
 
 
@@ -288,7 +289,7 @@ def limits_of(
 
 def _least_decibels(signal: Sequence[float], noise: Sequence[float]) -> float:
     pairs = zip(signal, noise, strict=True)
-    return min((10 * math.log10(one / other) for one, other in pairs if one > 0 and other > 0), default=math.inf)
+    return min((ratio_in_decibels(one, other) for one, other in pairs if one > 0), default=math.inf)
 
 
 def _power(wanted: Sequence[Sequence[Tensor]], found: Sequence[Sequence[Tensor]]) -> tuple[float, ...]:

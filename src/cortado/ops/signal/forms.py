@@ -508,11 +508,12 @@ def _take(bound: Bound, dim: int, points: int, norm: int) -> None:
     signal, _ = _whole_blocks(node, frames)
     window = frames.window * _GAINS[norm](points)
     in_logarithms = None
-    if curved.end is bands.end:
+    root = curved.fit.curve is Curve.ROOT and curved.end is not bands.end
+    if curved.end is bands.end or root:
         largest = float(window.abs().sum() * (1 + abs(frames.emphasis))) ** bands.power * float(
             bands.weights.sum(1).max()
         )
-        in_logarithms = compressed(bands.end, largest)
+        in_logarithms = compressed(bands.end, largest, root=root)
     if in_logarithms is not None:
         curved = Curved(bands.end, Fit(Curve.LOGARITHM, 1.0, 0.0, in_logarithms, clamped=True), _same(bands))
     result = add_call(
