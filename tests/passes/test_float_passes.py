@@ -19,6 +19,7 @@ from cortado.frontend.capture.export import capture
 from cortado.frontend.rewrite import pipeline
 from cortado.frontend.rewrite.domains import DOMAINS
 from cortado.frontend.rewrite.pipeline import FLOAT_PIPELINE, FloatContext, FloatPass, run_float
+from cortado.ir import passes
 from cortado.ir.passes import Level, print_graph, run_pass
 from cortado.passes import PIPELINE
 from helpers.golden import Golden
@@ -311,6 +312,25 @@ def test_a_rewrite_that_leaves_no_fact_true_is_caught() -> None:
 
     with pytest.raises(CortadoError, match=r"FLOAT_PLAIN: no domain contradicts those of the call's operands: .*clamp"):
         run_pass(module, Widening(context), 1, None)
+
+
+def test_what_one_pass_leaves_is_verified_once_and_written_as_code_when_it_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    context, verified, verify = CASES[0].context(), list[str](), passes.verify
+
+    def noted(program: Any, rules: Any, level: Level, where: str) -> None:
+        verified.append(where)
+        verify(program, rules, level, where)
+
+    monkeypatch.setattr(passes, "verify", noted)
+    run_float(context)
+    first, *others = verified
+    assert first == f"before {FLOAT_PIPELINE[0].name}"
+    assert len(others) == len(set(others)) > 5
+    assert all(where.startswith("after ") for where in others)
+    assert "_code" not in vars(context.module)
+    assert "def forward" in context.module.code
 
 
 # ---- intermediates -------------------------------------------------------------------------------------------------

@@ -78,9 +78,13 @@ def verify(program: PassSubject, rules: Sequence[GraphRule], level: Level, where
                 raise CortadoError(f"{where}: broken rule at level {level.name}: {rule.statement}: {culprit}")
 
 
-def run_pass(program: PassSubject, one: GraphPass, number: int, intermediates: Path | None) -> None:
-    """Runs a pass, verifies the program before and after it, and writes the graph to NUMBER-NAME.txt."""
-    verify(program, one.rules, one.level_before, f"before {one.name}")
+def run_pass(
+    program: PassSubject, one: GraphPass, number: int, intermediates: Path | None, verified: Level | None = None
+) -> Level:
+    """Runs a pass, verifies the program before and after it, and writes the graph to NUMBER-NAME.txt. Returns the level
+    whose rules hold then; `verified` is what this returned for the pass before, if nothing has changed since."""
+    if verified is not one.level_before:
+        verify(program, one.rules, one.level_before, f"before {one.name}")
     module = module_of(program)
     if one.run(module):
         if isinstance(program, ExportedProgram):
@@ -92,6 +96,7 @@ def run_pass(program: PassSubject, one: GraphPass, number: int, intermediates: P
         intermediates.mkdir(parents=True, exist_ok=True)
         text = f"# after {one.name}: {inspect.getdoc(type(one))}\n{print_graph(program)}"
         (intermediates / f"{number:02d}-{one.name}.txt").write_text(text)
+    return one.level_after
 
 
 def print_graph(program: PassSubject) -> str:

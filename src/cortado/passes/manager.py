@@ -8,7 +8,7 @@ from torch.export import ExportedProgram
 
 from cortado.base.errors import CortadoError
 from cortado.base.target import ANY, CortexMTargetConfig
-from cortado.ir.passes import run_pass
+from cortado.ir.passes import Level, run_pass
 from cortado.options import InputLayout, LinearWeights
 from cortado.passes.base import CortexMPass, PassContext
 from cortado.passes.clean_up import CleanUp
@@ -78,6 +78,8 @@ class CortexMPassManager:
 
     def transform(self) -> ExportedProgram:
         """Runs every pass in order, in place, and returns the program."""
+        verified: Level | None = None
         for number, cls in enumerate(self.passes, start=1):
-            run_pass(self.exported_program, cls.made(self.context), number, self.intermediates)
+            one = cls.made(self.context)
+            verified = run_pass(self.exported_program, one, number, self.intermediates, verified)
         return self.exported_program

@@ -45,6 +45,7 @@ from cortado.frontend.rewrite.writes import make_writes_plain
 from cortado.ir.facts import VALUE, note_elements
 from cortado.ir.graph import describe
 from cortado.ir.passes import COMMON, GraphPass, GraphRule, Level, calls_of, run_pass
+from cortado.ir.patched import late_code
 from cortado.ops.float_graph import out_of_place
 
 
@@ -321,9 +322,11 @@ FLOAT_PIPELINE: tuple[type[FloatPass], ...] = (
 
 def run_float(context: FloatContext, intermediates: Path | None = None) -> GraphModule:
     """Runs every pass that applies, in place, and returns the module."""
-    for number, one in enumerate(FLOAT_PIPELINE, start=1):
-        if one.applies(context):
-            run_pass(context.module, one(context), number, intermediates)
+    verified: Level | None = None
+    with late_code():
+        for number, one in enumerate(FLOAT_PIPELINE, start=1):
+            if one.applies(context):
+                verified = run_pass(context.module, one(context), number, intermediates, verified)
     return context.module
 
 
