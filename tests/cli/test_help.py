@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import cortado
+from cortado.base import versions
 from cortado.base.errors import CortadoError
 from cortado.base.versions import PACKAGES, Verdict, newer_than_tested
 from cortado.cli.entry import make_parser
@@ -156,8 +157,8 @@ def test_doctor_says_how_to_install_what_is_not(run: Run, monkeypatch: pytest.Mo
 
 
 def test_doctor_sees_a_wrong_version(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = importlib.metadata.version
-    monkeypatch.setattr(importlib.metadata, "version", lambda name: "2.1.0" if name == "torch" else real(name))
+    real = versions.installed
+    monkeypatch.setattr(versions, "installed", lambda name: "2.1.0" if name == "torch" else real(name))
     done = run("doctor")
     assert done.code == 2
     assert "not supported, expected 2.11 to 2.15: pip install 'cortado[compile]'" in done.out
@@ -166,16 +167,9 @@ def test_doctor_sees_a_wrong_version(run: Run, monkeypatch: pytest.MonkeyPatch) 
 
 def test_doctor_shows_versions_found_and_tested_and_what_follows(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the pinned version, of another that will do, of one that won't, and of one that is not there."""
-    versions = {"numpy": "2.3.1", "torchao": "0.3.0", "executorch": None}
-    real = importlib.metadata.version
-
-    def version(name: str) -> str:
-        found = versions.get(name, real(name))
-        if found is None:
-            raise importlib.metadata.PackageNotFoundError(name)
-        return found
-
-    monkeypatch.setattr(importlib.metadata, "version", version)
+    others = {"numpy": "2.3.1", "torchao": "0.3.0", "executorch": None}
+    real = versions.installed
+    monkeypatch.setattr(versions, "installed", lambda name: others.get(name, real(name)))
     items = {item["name"]: item for item in run("doctor", "--json").json[: len(doctor.check())]}
     assert (items["torch"]["tested"], items["torch"]["follows"]) == ("2.13.0", "as tested")
     assert items["numpy"]["follows"] == "tested too (2)"
@@ -202,8 +196,8 @@ def test_doctor_shows_versions_found_and_tested_and_what_follows(run: Run, monke
 def test_doctor_says_what_follows_from_a_version(
     run: Run, monkeypatch: pytest.MonkeyPatch, package: str, version: str, follows: str
 ) -> None:
-    real = importlib.metadata.version
-    monkeypatch.setattr(importlib.metadata, "version", lambda name: version if name == package else real(name))
+    real = versions.installed
+    monkeypatch.setattr(versions, "installed", lambda name: version if name == package else real(name))
     if package == "python":
         monkeypatch.setattr(platform, "python_version", lambda: version)
     items = {item["name"]: item for item in run("doctor", "--json").json}
@@ -268,13 +262,13 @@ def test_the_options_of_compile_stand_in_groups() -> None:
 
 
 def test_a_torch_that_is_too_old_is_told_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.metadata, "version", lambda name: "2.10.1" if name == "torch" else "0.18.0")
+    monkeypatch.setattr(versions, "installed", lambda name: "2.10.1" if name == "torch" else "0.18.0")
     with pytest.raises(CortadoError, match=r"torch 2\.10\.1 is too old: Cortado is tested with 2\.11 to 2\.15"):
         newer_than_tested()
 
 
 def test_a_torch_that_is_newer_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.metadata, "version", lambda name: "2.16.0" if name == "torch" else "0.18.0")
+    monkeypatch.setattr(versions, "installed", lambda name: "2.16.0" if name == "torch" else "0.18.0")
     assert newer_than_tested() == "torch 2.16.0 is newer than any that Cortado is tested with (2.11 to 2.15)"
     monkeypatch.undo()
     assert newer_than_tested() is None

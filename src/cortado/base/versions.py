@@ -4,6 +4,7 @@ import importlib.metadata
 import re
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 
 from cortado.base.errors import CortadoError
 
@@ -16,6 +17,15 @@ class Verdict(Enum):
     OLDER = "older"
     TESTED = "tested"
     NEWER = "newer"
+
+
+@cache
+def installed(name: str) -> str | None:
+    """Returns the installed version of a package; None without one. Every compile asks, and the answer is in files."""
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 @dataclass(frozen=True)
@@ -43,10 +53,7 @@ class Package:
     @property
     def found(self) -> str | None:
         """The installed version; None without one."""
-        try:
-            return importlib.metadata.version(self.name)
-        except importlib.metadata.PackageNotFoundError:
-            return None
+        return installed(self.name)
 
     def verdict(self, version: str) -> Verdict:
         """Compares a version with the bounds, at their precision: for a bound of 2.15, 2.15.1 counts as 2.15."""
