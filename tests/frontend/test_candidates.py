@@ -6,11 +6,13 @@ from collections.abc import Sequence
 import pytest
 import torch
 from torch import nn
+from torch.fx import GraphModule
 
 from cortado.api import Model, prepare
 from cortado.artifact.page import build_page
 from cortado.artifact.report import Report
 from cortado.frontend.precision.judgement import decibels
+from cortado.frontend.quantize.calibration import give_ranges
 from cortado.frontend.quantize.candidates import ENOUGH, FEWEST, MOST, STEPS, held_back, most_judged
 from cortado.options import DEFAULTS, Artifacts, CalibrationMethod, Options
 from helpers.values import present
@@ -86,6 +88,22 @@ def test_samples_are_held_back_within_a_bound_on_the_work() -> None:
     assert len(numbers) == len(set(numbers)) == 20
     assert len(set(numbers) & set(range(0, 100, 10))) == 2
     assert not {10, 11} & set(numbers)
+
+
+def test_ranges_are_chosen_once_for_all_corrections_of_biases(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    chosen = list[tuple[CalibrationMethod, bool]]()
+
+    def noted(prepared: GraphModule, method: CalibrationMethod, widened: bool) -> None:
+        chosen.append((method, widened))
+        give_ranges(prepared, method, widened)
+
+    monkeypatch.setattr("cortado.frontend.quantize.convert.give_ranges", noted)
+    batches = alarms(32, 0)
+    judged = present(prepare(Alarm().eval(), batches[0], batches).quantized.choice).judged
+    assert len(judged) > len(chosen)
+    assert len(chosen) == len(set(chosen))
+    assert set(chosen) == {(one.candidate.method, one.candidate.widened) for one in judged}
 
 
 def test_a_model_with_state_is_judged_step_by_step() -> None:

@@ -8,7 +8,7 @@ constant mask hides are never read, so they don't count in the range.
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -97,12 +97,7 @@ def settle(
     """Gives every observer its range, unless it follows another. `batches` are the data that were seen. `widened`:
     ranges of regressing tensors are widened for new data."""
     notes, observers = _Notes(), _observers(prepared)
-    widening = regressing(prepared) if widened else frozenset()
-    for observer, tensors in observers.items():
-        if observer.seen and observer.leader is None:
-            _settle_one(observer, tensors, method, notes)
-            if observer in widening and observer.element.affine and not observer.exact:
-                _widen(observer, tensors, method, notes)
+    _give_ranges(prepared, observers, method, widened, notes)
     for observer, tensors in observers.items():  # now all leaders have their parameters
         if observer.seen and (observer.leader is None or isinstance(observer, EdgeObserver)):
             _note_narrow(observer, tensors, notes)
@@ -114,6 +109,26 @@ def settle(
     findings += [_few_codes(list(notes.narrow.values()))] if notes.narrow else []
     findings += [_saturation(notes.passed)] if notes.passed else []
     return Settled(frozenset(notes.odd), tuple(findings), _narrowest(list(notes.narrow.values())))
+
+
+def give_ranges(prepared: GraphModule, method: CalibrationMethod, widened: bool) -> None:
+    """Gives every observer its range as `settle` does, for a trial of which nothing is told."""
+    _give_ranges(prepared, _observers(prepared), method, widened, _Notes())
+
+
+def _give_ranges(
+    prepared: GraphModule,
+    observers: Mapping[RangeObserver, dict[str, Node]],
+    method: CalibrationMethod,
+    widened: bool,
+    notes: _Notes,
+) -> None:
+    widening = regressing(prepared) if widened else frozenset()
+    for observer, tensors in observers.items():
+        if observer.seen and observer.leader is None:
+            _settle_one(observer, tensors, method, notes)
+            if observer in widening and observer.element.affine and not observer.exact:
+                _widen(observer, tensors, method, notes)
 
 
 def _of_the_data(batches: Sequence[Inputs], names: Sequence[str]) -> list[Finding]:

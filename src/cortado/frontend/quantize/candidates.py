@@ -161,6 +161,7 @@ class Judge:
         fit = [number for number in range(samples) if number not in wrong and number not in self._without]
         self._fit = fit[:: max(1, len(fit) // CORRECTED)][:CORRECTED]
         self._seen: dict[Candidate, Judged] = {}
+        self._scales: dict[tuple[CalibrationMethod, bool], Scales] = {}  # corrected biases need no other ranges
 
     def recall(self) -> None:
         """Resets all observers to their statistics over all data."""
@@ -220,18 +221,24 @@ class Judge:
 
     def _try(self, candidate: Candidate) -> Judged:
         if candidate not in self._seen:
+            self._seen[candidate] = Judged(candidate, self._kept(self._outputs(candidate)))
+        return self._seen[candidate]
+
+    def _scales_of(self, candidate: Candidate) -> Scales:
+        ranges = candidate.method, candidate.widened
+        if ranges not in self._scales:
             for observer, observed in self._known.items():
                 observer.recall(observed, self._without)
             self._settle(candidate)
-            self._seen[candidate] = Judged(candidate, self._kept(self._outputs(candidate)))
-        return self._seen[candidate]
+            self._scales[ranges] = self._rounded.scales()
+        return self._scales[ranges]
 
     def _outputs(self, candidate: Candidate) -> dict[int, list[Tensor]]:
         found = self._means.found
         wanted = {
             name: torch.stack([found[name][sample] for sample in self._fit]).mean(0) for name in candidate.corrected
         }
-        correction, scales = Correction(wanted, len(self._fit)), self._rounded.scales()
+        correction, scales = Correction(wanted, len(self._fit)), self._scales_of(candidate)
         fitted = [self._data.fed[number] for number in self._fit] if wanted else []
         if not self._data.state:
             given = [*fitted, *(self._data.fed[number] for number in self._wanted)]

@@ -45,7 +45,7 @@ from cortado.frontend.precision.search import (
 )
 from cortado.frontend.precision.targets import Goal, Labelled
 from cortado.frontend.quantize.bias import Means, correct_biases, give_biases, samples_to_correct
-from cortado.frontend.quantize.calibration import Settled, hide_masked, settle
+from cortado.frontend.quantize.calibration import Settled, give_ranges, hide_masked, settle
 from cortado.frontend.quantize.candidates import (
     ENOUGH,
     REMEMBERED,
@@ -259,20 +259,30 @@ def _settle(
     prepared: GraphModule, candidate: Candidate, batches: Sequence[Inputs], ranges: SharedRanges | None = None
 ) -> Settled:
     """Gives every tensor its range, after deciding which share one. `ranges`: those that other methods also need."""
-    share(prepared, candidate.method)
-    tie_state(prepared)
-    meet(prepared)
+    _share(prepared, candidate)
     settled = settle(prepared, candidate.method, batches, candidate.widened)
     if ranges is not None:
         ranges.meet(prepared)
     return settled
 
 
+def _share(prepared: GraphModule, candidate: Candidate) -> None:
+    share(prepared, candidate.method)
+    tie_state(prepared)
+    meet(prepared)
+
+
+def _try_ranges(prepared: GraphModule, candidate: Candidate) -> None:
+    """Gives every tensor its range for a trial."""
+    _share(prepared, candidate)
+    give_ranges(prepared, candidate.method, candidate.widened)
+
+
 def _choose(prepared: GraphModule, means: Means, data: Calibrated, how: Options) -> Choice:
     """Chooses ranges by the user's method, or by what is best for the outputs."""
     if how.calibration_method is not CalibrationMethod.AUTO:
         return Choice(Candidate(how.calibration_method, tuple(means.layers), widened=False))
-    judge = Judge(prepared, means, data, how.sequence, lambda candidate: _settle(prepared, candidate, ()))
+    judge = Judge(prepared, means, data, how.sequence, partial(_try_ranges, prepared))
     choice = judge.choose(how)
     judge.recall()
     return choice
@@ -666,7 +676,7 @@ class MixedWork:
 
     def _settled(self, wide: Collection[str], without: Collection[int]) -> GraphModule:
         prepared = self._recalled(wide, without)
-        _settle(prepared, self._winner, ())
+        _try_ranges(prepared, self._winner)
         return prepared
 
     def _noise(self, narrow: GraphModule, tensors: Tensors, division: Division) -> Noise:
