@@ -6,7 +6,7 @@ their own.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -102,6 +102,11 @@ class Alone:
         self.initial = [STATE.must(node).initial for node in holders(converted.graph)]
         self.size = sum(value.numel() for node in self._nodes if isinstance(value := VALUE.of(node), Tensor))
         self.seen: dict[Node, Tensor] = {}  # by quantize call: the unrounded tensor
+        self._fixed = set(self._constants)  # calls of constants alone
+        for node in self._nodes:
+            if node.op == "call_function" and self._fixed.issuperset(node.all_input_nodes):
+                self._fixed.add(node)
+        self._changing = [node for node in self._nodes if node not in self._fixed and node.op != "output"]
 
     def runs(self, most: int, tries: int = 1) -> int:
         """Returns how many runs to take for each of some trials: `most`, or as many steps as the work allows."""
@@ -110,26 +115,31 @@ class Alone:
         step = self.size + CALL * len(self._nodes)
         return max(STEPS, min(LONG, WORK // (step * max(tries, 1))))
 
-    def run(self, inputs: Sequence[Any], rounded: Node | None) -> list[Any]:
-        """Runs the graph and returns all of its outputs."""
-        return self.run_with(
-            inputs, {place: exact for place in self._roundings if place is not rounded}, rounded is None
-        )
+    def alone(self, rounded: Node | None) -> "Roundings":
+        """Returns what leaves every tensor but one unrounded."""
+        return {place: exact for place in self._roundings if place is not rounded}
 
-    def run_with(self, inputs: Sequence[Any], others: "Roundings", noted: bool = False) -> list[Any]:
-        """Runs the graph with other roundings at some places; with `noted`, records the tensors there."""
-        values, given = dict(self._constants), iter(inputs)
+    def run(self, runs: Iterable[Sequence[Any]], others: "Roundings", noted: bool = False) -> Iterator[list[Any]]:
+        """Runs the graph on the inputs of each run, with other roundings at some places, and yields all of its outputs;
+        with `noted`, records the tensors there."""
+        fixed = self._fixed_values(others, noted)
+        for inputs in runs:
+            values, given = dict(fixed), iter(inputs)
+            for node in self._changing:
+                values[node] = next(given) if node.op == "placeholder" else self._result(node, values, others, noted)
+                for read in node.all_input_nodes:
+                    if self._last[read] is node and read not in fixed:
+                        del values[read]
+            yield [values[node] for node in self.returned]
+
+    def _fixed_values(self, others: "Roundings", noted: bool) -> dict[Node, Any]:
+        """Computes the calls of constants alone, and keeps what other calls read."""
+        values = dict(self._constants)
         for node in self._nodes:
-            if node.op == "output":
-                break
-            if node.op == "placeholder":
-                values[node] = next(given)
-            elif node.op != "get_attr":
+            if node in self._fixed and node not in values:
                 values[node] = self._result(node, values, others, noted)
-            for read in node.all_input_nodes:
-                if self._last[read] is node and read not in self._constants:
-                    del values[read]
-        return [values[node] for node in self.returned]
+        read = {one for node in self._changing for one in node.all_input_nodes}.union(self.returned)
+        return {node: value for node, value in values.items() if node in read}
 
     def _result(self, node: Node, values: Mapping[Node, Any], others: "Roundings", noted: bool) -> Any:
         value = values[node.all_input_nodes[0]] if node in self._roundings else None
@@ -161,8 +171,8 @@ def _culprits(model: Alone, runs: Sequence[FloatRun], part: OutputPart) -> list[
     """Returns the tensors that a part loses most to, the worst first."""
     runs = _some(runs, model.runs(SAMPLES, len(model.places)))
     most = max(8, WORK // max(model.size * len(runs), 1))
-    _kept(model, runs, part, partial(model.run, rounded=None))
-    kept = {place: _kept(model, runs, part, partial(model.run, rounded=place)) for place in model.places[:most]}
+    _kept(model, runs, part, model.alone(None), noted=True)
+    kept = {place: _kept(model, runs, part, model.alone(place)) for place in model.places[:most]}
     found = sorted((place for place in kept if math.isfinite(kept[place]) or kept[place] < 0), key=lambda p: kept[p])
     worst = [place for place in found if kept[place] <= kept[found[0]] + WITHIN]
     worst = list({_name(place): place for place in reversed(worst)}.values())[::-1][:NAMED]  # each tensor once
@@ -177,15 +187,19 @@ def _kept(
     model: Alone,
     runs: Sequence[FloatRun],
     part: OutputPart,
-    run: Callable[[Sequence[Any]], list[Any]],
+    others: Roundings,
     measure: Measure = SIGNAL,
+    noted: bool = False,
 ) -> float:
     """Measures a part against the float model, over samples or steps."""
-    state, pairs = model.initial, []
-    for one in runs:
-        state = model.initial if one.begins else state
-        found = run([*one.inputs, *state])
-        state = found[len(found) - len(state) :]
+    state, pairs = list[Any](), list[tuple[Tensor, Tensor]]()
+
+    def given() -> Iterator[Sequence[Any]]:
+        for one in runs:
+            yield [*one.inputs, *(model.initial if one.begins or not state else state)]
+
+    for one, found in zip(runs, model.run(given(), others, noted), strict=True):
+        state[:] = found[len(found) - len(model.initial) :]
         pairs.append((part.of(one.outputs), part.of(found)))
     return measure.of(pairs)
 
@@ -205,8 +219,7 @@ class Cures:
 
     def kept(self, others: Roundings, runs: Sequence[FloatRun] = ()) -> float:
         """Measures the part with other roundings, over some runs or those that cures are tried on."""
-        run = partial(self._model.run_with, others=others)
-        return _kept(self._model, runs or self._runs, self._part, run, self._measure)
+        return _kept(self._model, runs or self._runs, self._part, others, self._measure)
 
     def helps(self, kept: float) -> bool:
         return self._measure.helps(self.now, kept)
