@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 import torch
 from executorch.exir._serialize._program import deserialize_pte_binary
+from executorch.exir.dialects.edge import _ops
+from ruamel.yaml import YAML
 
 from cortado.base.errors import CortadoError
 from cortado.base.target import from_target_string
@@ -18,6 +20,7 @@ from cortado.emit.pte.edge import EdgeProgram, to_edge
 from cortado.emit.pte.program import bundle_pte, emit_pte
 from cortado.emit.pte.values import ALIGNMENT, share_values
 from cortado.ir.op import Operator, registry
+from cortado.ir.patched import yaml_in_c
 from cortado.models import zoo
 from cortado.options import LinearWeights
 from cortado.passes import CortexMPassManager
@@ -43,6 +46,14 @@ from helpers.networks import BASELINES, MOST_PTE_BYTES, lowered, prepared, unsee
 
 # Networks and programs are made once per worker: these tests stay together on one.
 pytestmark = pytest.mark.xdist_group("executorch")
+
+
+def test_the_table_of_operators_reads_the_same_with_libyaml() -> None:
+    text = Path(_ops.__file__).with_name("edge.yaml").read_text()
+    with yaml_in_c():
+        quick = YAML(typ="safe").load(text)
+    assert {entry["inherits"]: entry for entry in quick} == _ops._edge_dialect_info
+    assert len(quick) > 100
 
 
 # ---- the same bits -------------------------------------------------------------------------------------------------

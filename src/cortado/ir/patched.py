@@ -12,7 +12,7 @@ import threading
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
@@ -107,6 +107,7 @@ SERIALIZE = PatchPoint(
     "serialize_for_executorch",
     ("emitter_output", "config", "data_serializer", "named_data_store"),
 )
+YAML = PatchPoint("ruamel.yaml", "ruamel.yaml", "YAML.load", ("self", "stream"))
 COMPOSITES = PatchPoint("torch", "torch._export.utils", "_materialize_cpp_cia_ops", ())
 REMEMBERED = (
     PatchPoint("torch", "torch.ao.quantization.fx.utils", "assert_and_get_unique_device", ("module",)),
@@ -121,6 +122,7 @@ PLACES = (
     ONE_LAYER_RNN,
     *NEW_NAMES,
     *REMEMBERED,
+    YAML,
     COMPOSITES,
     SERIALIZE,
 )
@@ -314,6 +316,18 @@ def _set_text(module: GraphModule, text: str) -> None:
     """Stores the text that FX writes and removes the property that deferred it."""
     delattr(type(module), _CODE)
     module.__dict__[_CODE] = text
+
+
+# ---- while ExecuTorch is imported -------------------------------------------------------------------------------
+
+
+def yaml_in_c() -> AbstractContextManager[None]:
+    """Reads YAML with libyaml. ExecuTorch reads a table of operators when it is imported, with a parser in Python that
+    takes longer than most compiles; libyaml comes with PyYAML, which ExecuTorch needs too."""
+    yaml = import_module("yaml")
+    if not yaml.__with_libyaml__:
+        return nullcontext()
+    return replaced(YAML, lambda parser, stream: yaml.load(stream, yaml.CSafeLoader))
 
 
 # ---- while ExecuTorch works -------------------------------------------------------------------------------------

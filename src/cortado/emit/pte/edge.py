@@ -2,6 +2,7 @@
 
 import copy
 import importlib
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -37,6 +38,7 @@ from cortado.ir.facts import (
 )
 from cortado.ir.graph import constant_names, describe, fake_mode_of, output_node, outputs, shape, user_inputs
 from cortado.ir.op import Operator, operator_of, shaped_call
+from cortado.ir.patched import yaml_in_c
 from cortado.ir.portable import FLOAT, stays_in_float
 from cortado.ir.portable import operands as float_operands
 from cortado.ir.schemas import overload
@@ -57,7 +59,9 @@ UNEVEN_SCRATCH = (
 
 def import_executorch(target: CortexMTargetConfig) -> None:
     """Imports the modules that make a .pte; this takes seconds, so it is deferred until needed."""
-    importlib.import_module("executorch.exir")
+    if "executorch.exir" not in sys.modules:
+        with yaml_in_c():
+            importlib.import_module("executorch.exir")
     assert target.backends  # known to the binding of CMSIS-NN
 
 
@@ -362,10 +366,11 @@ def edge_manager(edges: Mapping[str, ExportedProgram], constant_methods: Mapping
     """Returns a manager of the methods. Its edge programs passed ExecuTorch's verifier when they were built; see
     _edge_program."""
     from executorch.exir import EdgeCompileConfig, EdgeProgramManager
+    from executorch.exir.passes.legalize_portable_dim_order_pass import LegalizePortableDimOrderPass
 
-    # exir checks whether the dimension order of portable kernels' operands is supported; integer graphs have no such
-    # kernels.
-    calls = (node for edge in edges.values() for node in edge.graph.nodes if node.op == "call_function")
-    names = (str(node.target) for node in calls)
-    config = EdgeCompileConfig(_check_ir_validity=False, _skip_dim_order=not any("aten" in name for name in names))
+    # exir converts the dimension order of some portable kernels' operands, and traces every program for that; integer
+    # graphs have no such kernels.
+    targets = {node.target for edge in edges.values() for node in edge.graph.nodes}
+    converts = not targets.isdisjoint(LegalizePortableDimOrderPass._target_ops)
+    config = EdgeCompileConfig(_check_ir_validity=False, _skip_dim_order=not converts)
     return EdgeProgramManager(dict(edges), constant_methods=constant_methods, compile_config=config)
