@@ -24,7 +24,7 @@ class Builder:
         if layer.shared is not None:
             return self.modules[layer.shared]
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(1000 * self.seed + len(self.modules))
+            torch.default_generator.manual_seed(1000 * self.seed + len(self.modules))  # of the CPU alone
             made = BLOCKS[layer.block].make(shape, **layer.options)
         module = made if isinstance(made, nn.Module) else Call(made)
         return module.eval()

@@ -210,11 +210,11 @@ def write_each(folder: Path, files: Mapping[str, str | bytes]) -> dict[str, str]
     """Writes files to a new folder, and returns the SHA-256 of each."""
     digests = {}
     folder.mkdir()
+    for inner in {(folder / name).parent for name in files}:
+        inner.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         data = content.encode() if isinstance(content, str) else content
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
+        (folder / name).write_bytes(data)
         digests[name] = digest(data)
     return digests
 

@@ -7,6 +7,7 @@ Also the files of a foreign folder, checked before anything is built from them: 
 import hashlib
 import json
 import math
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -43,9 +44,10 @@ def remember(found: str) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / found).touch()
-        notes = list(folder.iterdir())
-        if len(notes) > _MOST_REMEMBERED:
-            for old in sorted(notes, key=lambda note: note.stat().st_mtime)[: -_MOST_REMEMBERED * 9 // 10]:
+        names = os.listdir(folder)
+        if len(names) > _MOST_REMEMBERED:
+            notes = sorted((folder / name for name in names), key=lambda note: note.stat().st_mtime)
+            for old in notes[: -_MOST_REMEMBERED * 9 // 10]:
                 old.unlink(missing_ok=True)
     except OSError:
         return
@@ -240,7 +242,7 @@ def built_files(folder: Path) -> Iterator[Path]:
 
 def check_inside(folder: Path, path: Path) -> None:
     """Raises for a symlink that leads out of the folder."""
-    if not path.resolve().is_relative_to(folder.resolve()):
+    if not os.path.realpath(path).startswith(os.path.join(os.path.realpath(folder), "")):
         raise CortadoError(f"{path} is a link to {path.resolve()}, outside of the folder; expected a file in it")
 
 

@@ -162,10 +162,10 @@ def wasm_runner() -> tuple[Path, Path]:
 
 
 def write_files(folder: Path, files: Mapping[str, str]) -> None:
+    for inner in {(folder / name).parent for name in files}:
+        inner.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        (folder / name).write_text(text)
 
 
 # ---- running -----------------------------------------------------------------------------------------------------

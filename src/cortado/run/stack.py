@@ -7,6 +7,7 @@ board measures the stack that a run uses; tests check that the bound holds.
 """
 
 import re
+import struct
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -78,11 +79,15 @@ def stacks(
     return {entry: _depth(frames, loop, entry, known) for entry in entries if entry in functions}
 
 
+_SYMBOL = struct.Struct("<4xI4xB3x")  # an ELF symbol: value, and type with binding
+_FUNCTION = 2  # STT_FUNC
+
+
 def _apart(code: Mapping[int, Instruction], elf: Path) -> dict[int, Instruction]:
     """Renames static functions of the same name: all but the first get their address as a suffix."""
     with elf.open("rb") as file:
-        symbols = ELFFile(file).get_section_by_name(".symtab").iter_symbols()
-        heads = sorted({one["st_value"] & ~1 for one in symbols if one["st_info"]["type"] == "STT_FUNC"})
+        symbols = _SYMBOL.iter_unpack(ELFFile(file).get_section_by_name(".symtab").data())
+    heads = sorted({value & ~1 for value, info in symbols if info & 0xF == _FUNCTION})
     first: dict[str, int] = {}
     found = {}
     for address in sorted(code):

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from enum import Enum, auto
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 
@@ -143,6 +143,9 @@ def _register(name: str) -> str:
     return _ALIASES.get(name, name)
 
 
+_PLACE = Instruction._fields.index("address")  # the first of the fields that tell where an instruction stands
+
+
 def parse(text: str) -> dict[int, Instruction]:
     """Parses the output of `objdump -d`, by address; data between the functions is skipped."""
     found: dict[int, Instruction] = {}
@@ -157,7 +160,7 @@ def parse(text: str) -> dict[int, Instruction]:
         if said and not said.startswith("."):
             address = int(place, 16)
             size = len(code.replace(" ", "")) // 2
-            found[address] = _read(said)._replace(address=address, size=size, function=function)
+            found[address] = Instruction._make((*_read(said)[:_PLACE], address, size, function))
     return found
 
 
@@ -180,6 +183,12 @@ def _read(text: str) -> Instruction:
     return Instruction(name, operands, kind, *_results(name, operands))
 
 
+@cache
+def _named(name: str, table: tuple[tuple[str, Kind], ...]) -> Kind | None:
+    """Returns the kind of a mnemonic in a table: a few hundred make up all firmware."""
+    return next((kind for pattern, kind in table if re.match(pattern, name)), None)
+
+
 def _kind(name: str, operands: str) -> Kind:
     if name.startswith("v") and not name.startswith(("vpush", "vpop", "vldm", "vstm")):
         vector = re.search(r"\bq\d", operands) or name.startswith(("vctp", "vpst", "vpt", "vpnot"))
@@ -187,9 +196,9 @@ def _kind(name: str, operands: str) -> Kind:
         if not vector and name == "vmov" and core:
             return Kind.VECTOR_MOVE if re.match(r"[qd]\d", operands) else Kind.FLOAT
         table, other = (_VECTOR_KINDS, Kind.VECTOR_INTEGER) if vector else (_FLOAT_KINDS, Kind.FLOAT)
-        found = next((kind for pattern, kind in table if re.match(pattern, name)), other)
+        found = _named(name, table) or other
         return Kind.VECTOR_INTEGER if found is Kind.VECTOR_MOVE and not core else found
-    kind = next((kind for pattern, kind in _KINDS if re.match(pattern, name)), Kind.ALU)
+    kind = _named(name, _KINDS) or Kind.ALU
     if kind is Kind.ALU and re.search(r",\s*(lsl|lsr|asr|ror|rrx)\b", operands):
         return Kind.SHIFT
     if kind is Kind.ALU and re.match(r"(add|sub)s?$", name) and "#" in operands:
