@@ -80,7 +80,7 @@ def draw_windows(seed: int) -> Drawn:
 
 
 def draw_multiplied(seed: int) -> Drawn:
-    """Depthwise layers with several outputs of each channel."""
+    """Depthwise layers, most with several outputs of each channel."""
     return _draw(seed, (_multiplied,), TOGETHER)
 
 
@@ -321,7 +321,7 @@ def _depthwise(rng: Random) -> Single:
 
 def _multiplied(rng: Random) -> Single:
     kernel, stride, dilation, width = rng.choice((3, 3, 5)), rng.choice((1, 1, 2)), rng.choice((1, 1, 2)), _width(rng)
-    padding, more = rng.choice((0, dilation * (kernel // 2))), rng.choice((2, 2, 3, 4))
+    padding, more = rng.choice((0, dilation * (kernel // 2))), rng.choice((1, 2, 2, 3, 4))
     layer = nn.Conv2d(width, width * more, kernel, stride, padding, dilation=dilation, groups=width)
     return Single(nn.Sequential(layer, rng.choice((nn.ReLU, nn.Identity))()), _image(rng, width, 10))
 

@@ -63,7 +63,8 @@ class Variant:
         return f"cortado_{operator}{'_t' if self.pack is None else '_packed_t'}"
 
 
-GROUPED = ("cortado_depthwise_long_s8", "cortado_depthwise_several_s8")  # have the descriptor of a grouped convolution
+# Kernels of depthwise layers that have the descriptor of a grouped convolution.
+GROUPED = ("cortado_depthwise_long_s8", "cortado_depthwise_several_s8", "cortado_depthwise_words_s8")
 PORTABLE = Variant()
 FOLDED = Variant(fold=True)
 

@@ -363,13 +363,47 @@ def test_depthwise_with_several_outputs_of_a_channel(machine: Machine) -> None:
         taps = ref.windows(x, window.kernel, window.stride, window.padding, window.dilation, zero)
         sums = ref.depthwise_sums(taps, weights, bias, zero)
         requant = right_shifts_only(draw.requant(sums))
-        start, geometry = folded(bias, weights, zero, (0, 1)), ((x.shape[2], sums.shape[2]), (1, 1, 1))
-        for name, variant in depthwise_variants(machine, weights, start, requant, multiplier, geometry):
-            if variant.suffix == "__mve":
-                out, _ = depthwise(calls, x, weights, bias, zero, window, requant, variant, name)
-                outputs.append((out, finished(sums, requant), f"{channels} channels, {multiplier} each, {width} wide"))
-    assert len(outputs) == 60
+        pack = partial(packing.pack_depthwise_several_mve, in_c=channels)
+        variant = Variant("__mve", pack, packing.scratch_depthwise_mve(*kernel))
+        out, _ = depthwise(calls, x, weights, bias, zero, window, requant, variant, "cortado_depthwise_several_s8")
+        outputs.append((out, finished(sums, requant), f"{channels} channels, {multiplier} each, {width} wide"))
     check(machine, calls, outputs, "cortado_depthwise_several_s8__mve")
+
+
+@pytest.mark.parametrize("machine", machines(lambda machine: "__mve" in machine.suffixes))
+def test_depthwise_by_words(machine: Machine) -> None:
+    """Every number of channels up to a vector's and some above, up to 5 outputs of each, windows up to 4 x 4, every
+    stride, padding and dilation, rows and columns outside of the image, and rows of one run and of several."""
+    draw, calls, outputs = Draw(19), Calls(), []
+    for channels, width in itertools.product((*range(1, 18), 24, 33), (1, 4, 23, 75)):
+        multiplier, kernel = draw.one(1, 1, 2, 2, 3, 4, 5), (draw.one(1, 2, 3, 3, 4), draw.one(1, 2, 3, 3, 4))
+        slide = (1, draw.one(1, 1, 2, 3)), (draw.one(0, 1), draw.one(0, 1, 2)), (1, draw.one(1, 1, 2, 4))
+        window = Window(kernel, *slide)
+        x, zero = draw.bytes(1, kernel[0], (kernel[1] - 1) * window.dilation[1] + width, channels), draw.one(*ZEROS)
+        weights, bias = draw.weights(*kernel, channels * multiplier), draw.bias(channels * multiplier)
+        weights.reshape(-1)[:2] = -128
+        taps = ref.windows(x, kernel, *slide, zero)
+        sums = ref.depthwise_sums(taps, weights, bias, zero)
+        drawn = draw.requant(sums)
+        requant = replace(drawn, shift=np.minimum(drawn.shift, -1))
+        across = (x.shape[2], sums.shape[2]), (window.stride[1], window.padding[1], window.dilation[1])
+        scratch = packing.scratch_depthwise_words_mve(kernel[1], *across, channels)
+        variant = Variant("__mve", partial(packing.pack_depthwise_words_mve, in_c=channels), scratch)
+        out, _ = depthwise(calls, x, weights, bias, zero, window, requant, variant, "cortado_depthwise_words_s8")
+        outputs.append(
+            (out, finished(sums, requant), f"{channels} channels, {multiplier} each, {window}, {width} wide")
+        )
+    check(machine, calls, outputs, "cortado_depthwise_words_s8__mve")
+
+
+def test_windows_that_do_not_fit_a_vector_have_another_kernel() -> None:
+    def fits(high: int, wide: int, in_c: int, each: int, dilation: int = 1, shift: int = -1) -> bool:
+        weights, shifts = np.full((high, wide, in_c * each), -128, np.int8), np.full(in_c * each, shift, np.int32)
+        return packing.fits_depthwise_words_mve(weights, shifts, in_c, dilation)
+
+    assert [fits(3, 3, 8, 1), fits(4, 4, 32, 2, 4), fits(2, 3, 1, 3)] == [True, True, True]
+    assert [fits(5, 3, 8, 1), fits(3, 5, 8, 1), fits(1, 4, 8, 1)] == [False, False, False]
+    assert [fits(3, 3, 32, 1), fits(3, 3, 8, 1, 5), fits(3, 3, 8, 1, 1, 0)] == [False, False, False]
 
 
 def test_outputs_further_apart_than_a_byte_says_have_another_kernel() -> None:
@@ -422,6 +456,12 @@ def depthwise_variants(
         pack = partial(packing.pack_depthwise_long, in_c=in_c, stride=geometry[1][0])
         scratch = packing.scratch_depthwise_long((high, wide), *geometry)
         yield "cortado_depthwise_long_s8", Variant("__dsp", pack, scratch)
+    if "__mve" in machine.suffixes and packing.fits_depthwise_words_mve(weights, requant.shift, in_c, geometry[1][2]):
+        scratch = packing.scratch_depthwise_words_mve(wide, *geometry, in_c)
+        yield (
+            "cortado_depthwise_words_s8",
+            Variant("__mve", partial(packing.pack_depthwise_words_mve, in_c=in_c), scratch),
+        )
     if multiplier != 1:
         if "__mve" in machine.suffixes and packing.fits_depthwise_several_mve(weights, requant.shift, in_c):
             pack = partial(packing.pack_depthwise_several_mve, in_c=in_c)

@@ -193,6 +193,11 @@ def test_scratch_is_the_same_in_c(machine: Machine) -> None:
                 ("cortado_depthwise_s8__mve_scratch", (deep,), packing.scratch_depthwise_mve(*kernel)),
                 ("cortado_depthwise_few_s8__mve_scratch", (deep,), packing.scratch_depthwise_mve(*kernel)),
                 ("cortado_depthwise_several_s8__mve_scratch", (conv,), packing.scratch_depthwise_mve(*kernel)),
+                (
+                    "cortado_depthwise_words_s8__mve_scratch",
+                    (conv,),
+                    packing.scratch_depthwise_words_mve(kernel[1], (9, out_w), (1, 0, 1), depth * groups),
+                ),
             ]
     for symbol, args, _ in wanted:
         calls.call(symbol, *args)

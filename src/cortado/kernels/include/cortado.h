@@ -179,6 +179,9 @@ void cortado_depthwise_long_s8__dsp(const cortado_conv2d_packed_t *L, const int8
 /* For channels with 2 to 17 outputs each, out_c / in_c; `groups` is in_c. */
 void cortado_depthwise_several_s8__mve(const cortado_conv2d_packed_t *L, const int8_t *const rows[], int8_t *out,
                                        void *scratch);
+/* For windows of at most four columns and four rows, and right shifts only; several outputs of each channel, or one. */
+void cortado_depthwise_words_s8__mve(const cortado_conv2d_packed_t *L, const int8_t *const rows[], int8_t *out,
+                                     void *scratch);
 
 int32_t cortado_depthwise_long_s8__dsp_scratch(const cortado_conv2d_packed_t *L);
 int32_t cortado_depthwise_s8__scalar_scratch(const cortado_depthwise_packed_t *L);
@@ -186,6 +189,7 @@ int32_t cortado_depthwise_s8__dsp_scratch(const cortado_depthwise_packed_t *L);
 int32_t cortado_depthwise_s8__mve_scratch(const cortado_depthwise_packed_t *L);
 int32_t cortado_depthwise_few_s8__mve_scratch(const cortado_depthwise_packed_t *L);
 int32_t cortado_depthwise_several_s8__mve_scratch(const cortado_conv2d_packed_t *L);
+int32_t cortado_depthwise_words_s8__mve_scratch(const cortado_conv2d_packed_t *L);
 
 /* Transposed convolution: input pixel (i, j) spreads over the output pixels (i * stride + ky * dilation - pad, ...).
  * Seen from output row y that is a set of taps: tap row ky reads input row (y + pad_top - ky * dilation_h) / stride_h

@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 
 from cortado.ir.work import Calls, Quantities, Work, nested
-from cortado.ops.conv.packing import LongRow
+from cortado.ops.conv.packing import LongRow, words_run
 from cortado.ops.loops import VECTOR, Window
 
 _LAID_OUT = tuple(f"{kind}_{what}" for kind in ("whole", "part") for what in ("pieces", "words", "bytes"))
@@ -165,6 +165,14 @@ _SEVERAL = {
     "several_vectors": "",
     "several_outputs": "taps/2 odd_taps ties",
 }
+_WORDS = {
+    "calls": "",
+    "words_runs": "",
+    "words_parts": "",
+    "words_pieces": "",
+    "words_pairs": "",
+    "words_fours": "",
+}
 _PORTABLE_DEPTHWISE = {
     "calls": "out_c out_c*taps*has_offset",
     "outputs": "kernel_h",
@@ -229,6 +237,7 @@ TERMS = {
     ),
     "depthwise_few_s8__mve": nested(_FEW),
     "depthwise_several_s8__mve": nested(_SEVERAL),
+    "depthwise_words_s8__mve": nested(_WORDS),
     "depthwise_long_s8__dsp": nested(_LONG),
     "depthwise_s16": nested({"calls": "", "spans": "out_c", "rows_inside": "out_c", "taps_inside": "out_c"}),
 }
@@ -288,6 +297,7 @@ def window_work(symbol: str, window: Window, codes: Codes) -> Work:
             | _vector_windows(window, calls)
             | _few(window, calls, columns)
             | _several(window, calls, columns)
+            | _words(window, calls)
         )
 
     return Work(TERMS[symbol], quantities, codes.cut)
@@ -421,6 +431,36 @@ def _several(window: Window, calls: Calls, columns: Quantities) -> dict[str, flo
         "several_pieces": pieces,
         "several_vectors": vectors,
         "several_outputs": vectors * (window.out_c / channels),
+    }
+
+
+def _words(window: Window, calls: Calls) -> dict[str, float]:
+    """Counts the work of depthwise layers whose columns are laid out as words: runs of pixels of sixteen channels,
+    their columns in parts that are inside the image and parts that are not, pieces of these (of fewer than sixteen
+    channels several columns that lie together, where all rows are inside the image), pairs of pixels and fours of
+    outputs."""
+    slide, channels = (window.stride_w, window.pad_left, window.dilation_w), window.in_c
+    run = words_run(window.kernel_w, window.out_w, slide, channels)
+    reach = (window.kernel_w - 1) * window.dilation_w + 1
+    parts = dense = single = pairs = 0
+    for first in range(0, window.out_w, run):
+        pixels = min(run, window.out_w - first)
+        left = window.lefts[first]
+        end = left + (pixels - 1) * window.stride_w + reach
+        inside = max(min(end, window.in_w) - max(left, 0), 0)
+        parts += (left < 0) + (inside > 0) + (end > window.in_w)
+        single += end - left
+        dense += end - left - inside + math.ceil(inside * channels / VECTOR)
+        pairs += math.ceil(pixels / 2)
+    slices = [min(channels - first, VECTOR) for first in range(0, channels, VECTOR)]
+    plain = calls.calls - calls.edges if channels < VECTOR else 0
+    every = calls.calls * len(slices)
+    return {
+        "words_runs": every * math.ceil(window.out_w / run),
+        "words_parts": every * parts,
+        "words_pieces": (every - plain) * single + plain * dense,
+        "words_pairs": every * pairs,
+        "words_fours": calls.calls * pairs * sum(math.ceil(one * window.out_c / channels / 4) for one in slices),
     }
 
 

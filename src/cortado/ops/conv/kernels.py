@@ -424,37 +424,54 @@ def _depthwise_scratch(layer: ConvLayer, core: Core) -> int:
     return packing.scratch_depthwise(*layer.window, core)
 
 
-def _depthwise_rows() -> list[ConvKernel]:
-    def fits_mve(few: bool, layer: ConvLayer, core: Core) -> bool:
+def _depthwise_vector_rows() -> list[ConvKernel]:
+    """Returns the rows for int8 with vector instructions."""
+
+    def fits(few: bool, layer: ConvLayer, core: Core) -> bool:
         return packing.fits_depthwise_mve(layer.weights, layer.shift) and (layer.weights.shape[2] < 16) == few
 
+    def pack(layer: ConvLayer, core: Core) -> Numbers:
+        return packing.pack_depthwise_mve(*layer.all)
+
+    def scratch(layer: ConvLayer, core: Core) -> int:
+        return packing.scratch_depthwise_mve(*layer.window)
+
+    def fits_words(layer: ConvLayer, core: Core) -> bool:
+        known = layer.fields
+        return packing.fits_depthwise_words_mve(layer.weights, layer.shift, known["in_c"], known["dilation_w"])
+
+    return [
+        ConvKernel(
+            "depthwise_words_s8__mve", A8W8, (Core.MVE,), fits_words,
+            lambda y, core: packing.pack_depthwise_words_mve(*y.all, y.fields["in_c"]),
+            lambda y, core: packing.scratch_depthwise_words_mve(y.window[1], *_slid(y), y.fields["in_c"]), grouped=True,
+        ),
+        ConvKernel(
+            "depthwise3x3_s8__mve", A8W8, (Core.MVE,),
+            lambda y, core: packing.fits_depthwise3x3_mve(y.weights, y.shift), pack,
+        ),
+        ConvKernel("depthwise_s8__mve", A8W8, (Core.MVE,), partial(fits, False), pack, scratch),
+        ConvKernel("depthwise_few_s8__mve", A8W8, (Core.MVE,), partial(fits, True), pack, scratch),
+        ConvKernel(
+            "depthwise_several_s8__mve", A8W8, (Core.MVE,),
+            lambda y, core: packing.fits_depthwise_several_mve(y.weights, y.shift, y.fields["in_c"]),
+            lambda y, core: packing.pack_depthwise_several_mve(*y.all, y.fields["in_c"]), scratch, grouped=True,
+        ),
+    ]  # fmt: skip
+
+
+def _depthwise_rows() -> list[ConvKernel]:
     def fits(layer: ConvLayer, core: Core) -> bool:
         return packing.fits_depthwise(layer.weights, layer.tables[0], layer.shift, core)
 
     def pack(layer: ConvLayer, core: Core) -> Numbers:
         return packing.pack_depthwise(*layer.all, core)
 
-    def pack_mve(layer: ConvLayer, core: Core) -> Numbers:
-        return packing.pack_depthwise_mve(*layer.all)
-
-    def mve_scratch(layer: ConvLayer, core: Core) -> int:
-        return packing.scratch_depthwise_mve(*layer.window)
-
     def taps(layer: ConvLayer, core: Core) -> int:
         return 4 * layer.taps
 
     return [
-        ConvKernel(
-            "depthwise3x3_s8__mve", A8W8, (Core.MVE,),
-            lambda y, core: packing.fits_depthwise3x3_mve(y.weights, y.shift), pack_mve,
-        ),
-        ConvKernel("depthwise_s8__mve", A8W8, (Core.MVE,), partial(fits_mve, False), pack_mve, mve_scratch),
-        ConvKernel("depthwise_few_s8__mve", A8W8, (Core.MVE,), partial(fits_mve, True), pack_mve, mve_scratch),
-        ConvKernel(
-            "depthwise_several_s8__mve", A8W8, (Core.MVE,),
-            lambda y, core: packing.fits_depthwise_several_mve(y.weights, y.shift, y.fields["in_c"]),
-            lambda y, core: packing.pack_depthwise_several_mve(*y.all, y.fields["in_c"]), mve_scratch, grouped=True,
-        ),
+        *_depthwise_vector_rows(),
         ConvKernel(
             "depthwise3x3_s8__dsp", A8W8, _WITH_DSP, _row3x3,
             lambda y, core: packing.pack_depthwise3x3_dsp(*y.all, y.fields["out_offset"]),

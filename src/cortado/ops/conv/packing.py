@@ -138,6 +138,14 @@ def fits_depthwise_several_mve(weights: Int8, shift: Int32, in_c: int) -> bool:
     return 1 < weights.shape[2] // in_c <= 255 // 15 and fits_depthwise_mve(weights, shift)
 
 
+def fits_depthwise_words_mve(weights: Int8, shift: Int32, in_c: int, dilation: int) -> bool:
+    """Whether depthwise_words `__mve` takes a layer: fewer than sixteen channels or several outputs of each, a window
+    that fits a vector and fills a third of it, and columns that are not too far apart to be laid out."""
+    high, wide, out_c = weights.shape
+    pays = (in_c < 16 or out_c > in_c) and high * wide >= 6
+    return pays and max(high, wide) <= 4 and dilation <= 4 and bool(np.all(shift < 0))
+
+
 def fits_depthwise3x3_mve(weights: Int8, shift: Int32) -> bool:
     """Whether depthwise3x3 `__mve` takes a layer."""
     plain = weights.shape[:2] == (3, 3) and weights.shape[2] >= 16
@@ -392,6 +400,25 @@ def scratch_depthwise_mve(kernel_h: int, kernel_w: int) -> int:
     return 4 * kernel_h * kernel_w
 
 
+def scratch_depthwise_words_mve(kernel_w: int, columns: tuple[int, int], slide: tuple[int, int, int], in_c: int) -> int:
+    """Bytes of scratch for depthwise_words `__mve`: words of the columns under a run of pixels. columns: widths of the
+    input and the output; slide: horizontal stride, left padding, dilation."""
+    run = words_run(kernel_w, columns[1], slide, in_c)
+    return 4 * min(in_c, 16) * _words_reach(kernel_w, run, slide) + 64
+
+
+def words_run(kernel_w: int, out_w: int, slide: tuple[int, int, int], in_c: int) -> int:
+    """Pixels that depthwise_words `__mve` lays out columns for at a time: all of a row, or an even number."""
+    spare = 288 // min(in_c, 16) - _words_reach(kernel_w, 1, slide)
+    run = 1 if spare < 0 else spare // slide[0] + 1
+    return max(run // 2 * 2, min(out_w, 2)) if run < out_w else out_w
+
+
+def _words_reach(kernel_w: int, pixels: int, slide: tuple[int, int, int]) -> int:
+    """Columns under the windows of some pixels."""
+    return (pixels - 1) * slide[0] + (kernel_w - 1) * slide[2] + 1
+
+
 def group_channels(core: Core) -> int:
     """Returns how many output channels the inner loop of linear layers computes together."""
     return 3 if core is Core.SMALL else 4
@@ -506,6 +533,23 @@ def pack_depthwise_several_mve(weights: Int8, bias: Int32, multiplier: Int32, sh
         for output in range(each)
     ]
     return _depthwise_sixteens(taps, bias, multiplier, shift, sixteens)
+
+
+def pack_depthwise_words_mve(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, in_c: int) -> Int8:
+    """Packs the stream of depthwise_words_pixels_s8__mve.S: four outputs each, of sixteen channels each, whose factors
+    are packed with the next four, and the last ones' with the first four."""
+    high, wide, out_c = weights.shape
+    each = out_c // in_c
+    taps = np.pad(weights.transpose(2, 1, 0), ((0, 0), (0, 4 - wide), (0, 4 - high))).reshape(out_c, 16)
+    places = (4 * (np.arange(out_c) // each % 16)).astype(np.int32)
+    parts = []
+    for first in range(0, out_c, 16 * each):
+        own = slice(first, first + 16 * each)
+        channels, products, *factors = (pad_to(table[own], 0, 4) for table in (places, taps, bias, multiplier, shift))
+        factors = [np.roll(as_bytes(table).reshape(-1, 16), 1, axis=0) for table in factors]
+        pairs = np.concatenate([as_bytes(channels).reshape(-1, 2, 8), products.reshape(-1, 2, 32)], axis=2)
+        parts.append(joined(*factors, pairs.reshape(-1, 80)))
+    return np.concatenate(parts)
 
 
 def _depthwise_sixteens(

@@ -5,6 +5,7 @@
 #include "cortado.h"
 #include "cortado_isa.h"
 #include "depthwise_long_rows_s8__dsp.h"
+#include "depthwise_words_pixels_s8__mve.h"
 #include "matmul_lanes_s8.h"
 
 static int32_t window_bytes(const cortado_conv2d_packed_t *L)
@@ -72,6 +73,12 @@ int32_t cortado_depthwise_few_s8__mve_scratch(const cortado_depthwise_packed_t *
 int32_t cortado_depthwise_several_s8__mve_scratch(const cortado_conv2d_packed_t *L)
 {
     return L->kernel_h * L->kernel_w * (int32_t)sizeof(void *);
+}
+
+int32_t cortado_depthwise_words_s8__mve_scratch(const cortado_conv2d_packed_t *L)
+{
+    const int32_t columns = cortado_words_reach(L, cortado_words_run(L));
+    return 4 * columns * cortado_min(L->in_c, 16) + 64;
 }
 
 int32_t cortado_depthwise_long_s8__dsp_scratch(const cortado_conv2d_packed_t *L)
