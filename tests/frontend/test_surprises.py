@@ -1,6 +1,7 @@
 """What goes wrong with models in practice, and is right here: layouts, layers easily left in float, numbers."""
 
 import itertools
+from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -108,6 +109,9 @@ def test_calibration_data_that_never_end_are_an_error(most: str, monkeypatch: py
     with pytest.raises(CortadoError, match=r"is it an endless generator\?"):
         without_numbers(itertools.repeat((*images()[0], 2)), (*images()[0], 2))
     many = images() * 2
+    for lazy, said in ((deque(many), r"has 6 batches, expected at most 3"), (iter(many), "not ended after 3")):
+        with pytest.raises(CortadoError, match=said if most == "MOST_BATCHES" else "not ended after 3"):
+            check_batches(lazy, many[0])
     assert len(check_batches(many, many[0])) == len(many) > 3
 
 

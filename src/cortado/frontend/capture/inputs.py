@@ -121,18 +121,23 @@ def check_batches(batches: Tensor | Iterable[Tensor | Sequence[Tensor]], example
 
 
 def ending(batches: Iterable[Batch]) -> Iterator[Batch]:
-    """Yields the batches. A generator that gives more than anyone calibrates with is considered endless and refused."""
-    if isinstance(batches, Sized):
+    """Yields the batches. A generator, or a loader, that gives more than anyone calibrates with is refused: it may be
+    endless."""
+    if isinstance(batches, list | tuple):
         yield from batches
         return
+    if isinstance(batches, Sized) and len(batches) > MOST_BATCHES:
+        raise CortadoError(
+            f"the calibration data has {len(batches):,} batches, expected at most {MOST_BATCHES:,}. A few hundred are "
+            "enough: take some with itertools.islice(batches, 200)"
+        )
     values = 0
     for number, batch in enumerate(batches):
         values += sum(leaf.numel() for leaf in pytree.tree_leaves(batch) if isinstance(leaf, Tensor))
         if number >= MOST_BATCHES or values > MOST_VALUES:
             raise CortadoError(
-                f"the calibration data has no length and has not ended after {number:,} batches with {values:,} "
-                "values: is it an endless generator? A few hundred batches are enough: end it, or take some with "
-                "itertools.islice(batches, 200)"
+                f"the calibration data has not ended after {number:,} batches with {values:,} values: is it an endless "
+                "generator? A few hundred batches are enough: end it, or take some with itertools.islice(batches, 200)"
             )
         yield batch
 
