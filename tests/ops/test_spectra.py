@@ -379,6 +379,36 @@ def test_pre_emphasis_is_part_of_the_frame(name: str) -> None:
     assert compiled.run(torch.cat([one for (one,) in fresh]), on="host").bit_exact
 
 
+SCALED: dict[str, Callable[[Tensor], Tensor]] = {
+    "behind a view": lambda x: functional.conv1d(x.float()[:, None] * (1 / 32768), torch.tensor([[[-0.97, 1.0]]]))[
+        :, 0
+    ],
+    "behind padding": lambda x: functional.pad(x.float(), (1, 0)).div(32768).diff(dim=1),
+    "in two steps around a view": lambda x: (0.5 * (x.float() / 4096).view(1, 2, 320) / 4).flatten(1),
+    "behind an offset": lambda x: ((x.float() - 7)[:, None] / 32768)[:, 0],
+}
+
+
+@pytest.mark.parametrize("name", SCALED)
+def test_samples_are_read_as_they_are_wherever_they_are_scaled(name: str) -> None:
+    """Nothing is stored in 16-bit codes of its own: the spectrum reads the input, at most moved."""
+    scaled, rng, window = SCALED[name], torch.Generator().manual_seed(3), torch.hann_window(64)
+    model = Expression(
+        lambda x, window: torch.log(
+            torch.stft(scaled(x), 64, 32, 64, window, center=False, return_complex=True).abs().square() + 1e-8
+        ),
+        window=window,
+    )
+    walks = [torch.randn(1, 640, generator=rng).cumsum(1) for _ in range(12)]
+    data = [((30_000 * one / one.abs().max()).round().to(torch.int16),) for one in walks]
+    found = lower_on(model, data[:8])
+    made = [one for one in found.operators if one.startswith(("widen", "quantize", "function"))]
+    assert not made, found.operators
+    wanted = torch.cat([model(*batch).flatten() for batch in data[8:]])
+    got = torch.cat([found.outputs(*batch)[0].float().flatten() for batch in data[8:]])
+    assert decibels(wanted, got) > 38
+
+
 EARLIER: dict[str, Callable[[Tensor], Tensor]] = {
     "pre-emphasis": lambda x: x[:, 1:] - 0.97 * x[:, :-1],
     "a short filter": lambda x: functional.conv1d(x[:, None], torch.tensor([[[0.1, -0.4, 0.7, 0.3]]]))[:, 0],

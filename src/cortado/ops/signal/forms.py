@@ -389,14 +389,27 @@ def _signal(like: Node, frames: Frames) -> Frames:
             f"{describe(like)} subtracts {offset:g} from '{root.name}', expected an integer offset of integer samples; "
             "leave it out"
         )
-    if not _moves(chain, head):
+    gains = [_gain(chain, node) for node in behind]
+    if any(one is None for one in gains):
         return frames
-    found = {head: add_call(like, SAMPLES_OF, root, round(offset))}
-    for node in behind:
+    found, last = {head: add_call(like, SAMPLES_OF, root, round(offset))}, head
+    for node, factor in zip(behind, gains, strict=True):
         args, kwargs = map_arg((node.args, node.kwargs), lambda one: found.get(one, one))
         target: Any = node.target
-        found[node] = add_call(like, target, *args, **kwargs)
-    return replace(frames, signal=found[chain[0]], window=frames.window * gain)
+        found[node] = found[last] if factor else add_call(like, target, *args, **kwargs)
+        last = node
+    scale = math.prod(factor or 1.0 for factor in gains)
+    return replace(frames, signal=found[chain[0]], window=frames.window * gain * scale)
+
+
+def _gain(chain: Sequence[Node], node: Node) -> float | None:
+    """Returns the factor by which a call of a chain multiplies what it reads; 0 if it only moves it, None if it does
+    anything else."""
+    part = chain[chain.index(node) :]
+    line = _line(part, part[1], node)
+    if line is not None and not line[1]:
+        return line[0]
+    return 0.0 if _moves(part, part[1]) else None
 
 
 def _line(chain: Sequence[Node], root: Node, node: Node) -> tuple[float, float] | None:
