@@ -75,7 +75,7 @@ def measure(name: str, target: str) -> list[dict[str, Any]]:
         """Chooses for each bar, then tries everything."""
 
         def choose(self) -> Mixed:
-            every = sorted({call for calls in self._tensors.open.values() for call in calls})
+            every = sorted(self._tensors.every)
             self._attempts = replace(self._attempts, price=cache(self._attempts.price))
             low, high = (self._measure(frozenset(one)) for one in ((), every))
             for part in BARS:

@@ -3,7 +3,9 @@
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, reduce
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,7 +18,7 @@ from cortado.base.errors import CortadoError
 from cortado.base.findings import Finding, FindingKind
 from cortado.frontend.precision.judgement import SIGNAL, decibels, drawn, drawn_runs, folds
 from cortado.frontend.precision.search import Attempts, Bar, Chosen, Mixed, MixedSearch, Noise, Price, Tensors
-from cortado.frontend.quantize.convert import STEPS
+from cortado.frontend.quantize.convert import STEPS, Division, MixedWork
 from cortado.options import Artifacts, Options
 from cortado.plan.lowered import after, reference_outputs, run_reference
 from cortado.scoring.blame import Alone, Cures
@@ -290,13 +292,66 @@ class Told:
         return self.measure(chosen)[0] - self.less
 
     def search(self, bar: float) -> MixedSearch:
-        graph = torch.fx.Graph()
-        nodes = [graph.placeholder(name) for name in "abc"]
-        tensors = Tensors()
-        tensors.__dict__["open"] = {node: frozenset({node.name}) for node in nodes}
-        noise = Noise((1.0,), (1e-9,), {node: (1e-3,) for node in nodes})
-        attempts = Attempts(self.price, self.measure, self.confirm)
-        return MixedSearch(tensors, noise, attempts, Bar("--min-sqnr", bar, lambda db: f"{db:.1f} dB", decibels=True))
+        return search_of("abc", Attempts(self.price, self.measure, self.confirm), bar_of(bar))
+
+
+def bar_of(least: float) -> Bar:
+    return Bar("--min-sqnr", least, lambda db: f"{db:.1f} dB", decibels=True)
+
+
+def search_of(names: str, attempts: Attempts, bar: Bar) -> MixedSearch:
+    """A search among tensors of the same noise."""
+    graph, tensors = torch.fx.Graph(), Tensors()
+    nodes = [graph.placeholder(name) for name in names]
+    tensors.__dict__["open"] = {node: frozenset({node.name}) for node in nodes}
+    return MixedSearch(tensors, Noise((1.0,), (1e-9,), {node: (1e-3,) for node in nodes}), attempts, bar)
+
+
+QUARTERS = [Division((), frozenset({number})) for number in range(4)]
+
+
+class Divided(MixedWork):
+    """Quarters of the samples that lose most to different calls: each keeps 40 dB with its own ones in int16, else 20,
+    and all samples keep 40 dB of any choice."""
+
+    def __init__(self, needed: Sequence[str], bar: float) -> None:
+        self._needed, self._goal = needed, SimpleNamespace(bar=bar_of(bar))  # type: ignore[assignment]
+
+    def _quality(self, chosen: Chosen, division: Division) -> float:
+        needed = self._needed[min(division.held)]
+        return 40.0 if chosen >= set(needed) else 20.0 + len(chosen)
+
+    def _with_telling(self, division: Division, chosen: Chosen) -> Division:
+        return division
+
+    @cached_property
+    def _divisions(self) -> list[Division]:
+        return QUARTERS
+
+    def _search(self, divisions: Sequence[Division], confirm: Callable[[Chosen], float], bar: Bar) -> MixedSearch:
+        def measure(chosen: Chosen) -> tuple[float, Price | None]:
+            return min(self._quality(chosen, one) for one in divisions), price(chosen)
+
+        def price(chosen: Chosen) -> Price | None:
+            return Price(len(chosen), 0.0)
+
+        def noise(search: MixedSearch, division: Division) -> Noise:
+            needed = self._needed[min(division.held)]
+            loud = {tensor: (1e-2 if tensor.name in needed else 1e-6,) for tensor in search._noise.tensors}
+            return Noise((1.0,), (1e-4,), loud)
+
+        search = search_of("abcdefgh", Attempts(price, measure, confirm), bar)
+        search._noise = reduce(Noise.beside, [noise(search, one) for one in divisions])
+        return search
+
+
+@pytest.mark.parametrize(("needed", "chosen"), [("aabb", "ab"), ("abcd", "abcd"), ("ghgh", "gh"), ("aaaa", "a")])
+def test_a_choice_is_searched_for_all_parts_of_the_samples_that_miss_the_bar(needed: str, chosen: str) -> None:
+    """Not for one of them with a bar so high that everything has to be int16."""
+    first = Mixed(frozenset(), (), "--min-sqnr 35", "40.0 dB", "40.0 dB", (0, 0))
+    found = Divided(needed, 35.0)._for_new_data(first, lambda chosen: 40.0)
+    assert found.calls == frozenset(chosen)
+    assert (found.new, found.findings) == ("40.0 dB", ())
 
 
 def test_the_search_goes_on_where_all_data_keep_less_than_a_part_of_them() -> None:

@@ -182,6 +182,11 @@ class Tensors:
                 found[tensor] = frozenset(node.name for node in (*calls, *moved))
         return found
 
+    @property
+    def every(self) -> Chosen:
+        """All calls that can compute with int16 codes."""
+        return frozenset(call for calls in self.open.values() for call in calls)
+
     def _is_moved(self, tensor: Node) -> bool:
         users = [user for one in tensor.users for user in (one.users if one.op == "call_module" else (one,))]
         return any(user.op == "call_function" and user not in self.reads for user in users)
@@ -231,6 +236,15 @@ class Noise:
         """Reduces the unavoidable noise to what was measured: corrected biases remove some of it."""
         more = decibels - self.decibels(self.tensors.keys())
         return replace(self, rest=tuple(power / 10 ** (max(0.0, more) / 10) for power in self.rest))
+
+    def beside(self, other: "Noise") -> "Noise":
+        """Returns the noise at the outputs of both: of the same tensors by name, measured on other samples."""
+        theirs, none = {tensor.name: power for tensor, power in other.tensors.items()}, (0.0,) * len(other.signal)
+        return Noise(
+            self.signal + other.signal,
+            self.rest + other.rest,
+            {tensor: power + theirs.get(tensor.name, none) for tensor, power in self.tensors.items()},
+        )
 
     def decibels(self, wide: Collection[Node]) -> float:
         """Returns the decibels of the worst output, if these tensors are int16."""
@@ -321,7 +335,7 @@ class MixedSearch:
         self._confirmed: dict[Chosen, float] = {}
 
     def choose(self) -> Mixed:
-        every = frozenset(call for calls in self._tensors.open.values() for call in calls)
+        every = self._tensors.every
         for rounds in range(CONFIRMATIONS):
             found = self._found(every) if rounds + 1 < CONFIRMATIONS else every
             missing = self._asked.least - self._confirm(found)

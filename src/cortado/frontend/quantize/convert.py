@@ -5,7 +5,7 @@ import contextlib
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property, partial
+from functools import cache, cached_property, partial, reduce
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -539,7 +539,7 @@ class MixedWork:
             return self._quality(chosen, Division(self._all))
 
         try:
-            mixed = self._search(Division(self._runs), confirm).choose()
+            mixed = self._search([Division(self._runs)], confirm, goal.bar).choose()
         except OutOfReach as error:
             error.in_float32 = partial(self._in_float32, error, goal, measured.pricing)
             raise
@@ -547,20 +547,23 @@ class MixedWork:
             return mixed
         return self._for_new_data(mixed, confirm)
 
-    def _search(self, division: Division, confirm: Callable[[Chosen], float]) -> MixedSearch:
-        """Returns a search that judges choices by a division of the samples, and its results by `confirm`."""
-        narrow = self._settled((), division.held)
-        tensors = Tensors.of(narrow.graph)
+    def _search(self, divisions: Sequence[Division], confirm: Callable[[Chosen], float], bar: Bar) -> MixedSearch:
+        """Returns a search that judges choices by the division of the samples that keeps least, and its results by
+        `confirm`."""
+        graphs = [self._settled((), one.held) for one in divisions]
+        found = [Tensors.of(one.graph) for one in graphs]
+        noise = reduce(Noise.beside, map(self._noise, graphs, found, divisions))
 
         def price(chosen: Chosen) -> Price | None:
             return self._pricing.price(self._quantized(chosen, corrected=False))
 
         def measure(chosen: Chosen) -> tuple[float, Price | None]:
-            quantized = self._quantized(chosen, without=division.held)
-            return self._judged(quantized, division), self._pricing.price(quantized)
+            trials = [self._quantized(chosen, without=one.held) for one in divisions]
+            judged = [self._judged(*pair) for pair in zip(trials, divisions, strict=True)]
+            return min(judged), self._pricing.price(trials[0])
 
         attempts = Attempts(price, measure, confirm, self._limits)
-        return self.search(tensors, self._noise(narrow, tensors, division), attempts, self._goal.bar)
+        return self.search(found[0], noise, attempts, bar)
 
     def _quality(self, chosen: Chosen, division: Division) -> float:
         return self._judged(self._quantized(chosen, without=division.held), division)
@@ -600,30 +603,48 @@ class MixedWork:
         return self._some(max(SAMPLES_JUDGED, CONFIRMED // (size_of(self._pristine) + CALL * calls + 1)))
 
     def _for_new_data(self, mixed: Mixed, confirm: Callable[[Chosen], float]) -> Mixed:
-        """Searches on if new data are expected to miss the bar: with ranges from the quarter of the samples that keeps
-        least of the others. If nothing reaches the bar there, takes the cheapest of the best choices, with a
-        warning."""
-        bar, expected = self._goal.bar, {mixed.calls: self._on_new_data(mixed.calls)}
-        least, worst = expected[mixed.calls]
-        if least >= bar.least:
-            return replace(mixed, new=bar.shown(least))
+        """Searches on if new data are expected to miss the bar. If nothing reaches it there, takes the cheapest of the
+        best choices, with a warning."""
+        bar, tried = self._goal.bar, dict[Chosen, tuple[float, Division]]()
+
+        def expected(chosen: Chosen) -> tuple[float, Division]:
+            tried[chosen] = tried.get(chosen) or self._on_new_data(chosen)
+            return tried[chosen]
+
+        found = self._lasting(mixed, confirm, expected, bar.least)
+        if found is None:
+            every = Tensors.of(self._settled((), ()).graph).every
+            found = self._lasting(mixed, confirm, expected, expected(every)[0] - bar.nearly) or mixed
+        new, reached = expected(found.calls)[0], bar.shown(confirm(found.calls))
+        missed = [] if new >= bar.least else [_below(bar, new, reached, [kept for kept, _ in tried.values()])]
+        return replace(found, reached=reached, before=mixed.before, new=bar.shown(new), findings=tuple(missed))
+
+    def _lasting(
+        self,
+        mixed: Mixed,
+        confirm: Callable[[Chosen], float],
+        expected: Callable[[Chosen], tuple[float, Division]],
+        least: float,
+    ) -> Mixed | None:
+        """Returns a choice that is expected to keep `least` of new data, and the bar on all of the data. It is judged
+        by the division that the choice before it misses `least` on, and by all earlier ones; None if no choice
+        reaches it."""
+        missed, asked = list[Division](), self._goal.bar.least
 
         def holds(chosen: Chosen) -> float:
-            expected[chosen] = expected.get(chosen) or self._on_new_data(chosen)
-            return min(confirm(chosen), expected[chosen][0])
+            return min([confirm(chosen) - asked + least, *(self._quality(chosen, one) for one in missed)])
 
-        further = self._search(self._with_telling(worst, mixed.calls), holds)
-        try:
-            found = further.choose()
-        except OutOfReach:
-            best = max(kept for kept, _ in expected.values())
-            enough = best - bar.nearly
-            nearly = [one for one, (kept, _) in expected.items() if kept >= enough and confirm(one) >= bar.least]
-            found = further.result(min(nearly, key=further.cost)) if nearly else mixed
-        new = expected[found.calls][0]
-        reached = bar.shown(confirm(found.calls))
-        missed = [] if new >= bar.least else [_below(bar, new, reached, [kept for kept, _ in expected.values()])]
-        return replace(found, reached=reached, before=mixed.before, new=bar.shown(new), findings=tuple(missed))
+        found = mixed
+        while expected(found.calls)[0] < least:
+            worst = expected(found.calls)[1]
+            if worst.held in [one.held for one in missed]:
+                return None
+            missed.append(self._with_telling(worst, found.calls))
+            try:
+                found = self._search(missed, holds, replace(self._goal.bar, least=least)).choose()
+            except OutOfReach:
+                return None
+        return found
 
     def _on_new_data(self, chosen: Chosen) -> tuple[float, Division]:
         """Estimates the least quality on new data, and the division of the samples that gives it: ranges and biases are
