@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from cortado.onnx import load_onnx
+from cortado.onnx.model import load_onnx
 
 PITCHES = 360
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from cortado.base.errors import CortadoError
-from cortado.onnx import load_onnx
+from cortado.onnx.model import load_onnx
 from cortado.onnx.rules import registered
 from helpers.onnx_draws import DRAWS, Array, Chance, Drawn
 from helpers.onnx_models import saved

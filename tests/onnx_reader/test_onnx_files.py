@@ -10,7 +10,7 @@ import pytest
 from onnx import helper
 
 from cortado.base.errors import CortadoError
-from cortado.onnx import load_onnx
+from cortado.onnx.model import load_onnx
 from helpers.cli import Run
 from helpers.onnx_models import constant, model, saved
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from cortado.base.errors import CortadoError
-from cortado.onnx import load_onnx
+from cortado.onnx.model import load_onnx
 from cortado.onnx.rules import registered
 from helpers.onnx_models import official_cases, with_one_input
 

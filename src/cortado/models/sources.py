@@ -30,7 +30,6 @@ from cortado.frontend.capture.numbers import with_numbers
 from cortado.frontend.precision.targets import Labelled
 from cortado.ir.patched import loaded_quietly
 from cortado.models import zoo
-from cortado.onnx import load_onnx
 
 # ---- sources ---------------------------------------------------------------------------------------------
 
@@ -65,6 +64,8 @@ def load_model(spec: str, shapes: Mapping[str, Sequence[int]] | None = None) -> 
     if function is not None:
         return _from_package(place, function)
     if path.suffix == ".onnx":
+        from cortado.onnx.model import load_onnx  # builders for all operators: only for such files
+
         model = load_onnx(path, shapes)
         return Source(_name_of(path.stem), model.eval(), model.example_inputs)
     if shapes:
