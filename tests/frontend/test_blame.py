@@ -113,6 +113,31 @@ class Event(nn.Module):
         return torch.cat([300 + x[:, :1], x[:, 1:]], 1)[:, 1:] * 0.5 > 1.0
 
 
+class Toggled(nn.Module):
+    """A truth value that a comparison of real numbers toggles, or the last one alone."""
+
+    flag: Tensor
+
+    def __init__(self, kept: bool) -> None:
+        super().__init__()
+        self.kept = kept
+        self.register_buffer("flag", torch.zeros(1, 16, dtype=torch.bool))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.flag = (self.flag & self.kept) ^ (x > 0)
+        return self.flag
+
+
+@pytest.mark.filterwarnings("ignore::cortado.base.errors.CortadoWarning")
+@pytest.mark.parametrize("kept", [True, False])
+def test_differences_that_stay_in_state_are_told(kept: bool) -> None:
+    batches, options = [(normal(seed),) for seed in range(320)], replace(C, sequence=10)
+    compiled = prepare(Toggled(kept), batches[0], batches, options=options).compile("cortex-m4", options)
+    found = [one.text for one in compiled.report.warnings if one.kind is FindingKind.LOW_AGREEMENT]
+    assert len(found) == kept
+    assert all("differences stay in state" in text and "--activations int16 it agrees in" in text for text in found)
+
+
 def test_of_truth_values_what_would_help_is_tried() -> None:
     batches = [(truths(seed),) for seed in range(32)]
     fresh = [truths(1000 + seed) for seed in range(32)]

@@ -36,6 +36,7 @@ from cortado.plan.pricing import references
 
 Tensor = torch.Tensor
 
+FEWEST_GROWING = 10  # differences from which on their growth over a sequence is no chance
 WORK = 32_000_000  # values computed for the judgement, at most: about a second
 SEQUENCE_WORK = 5 * WORK  # the same for a model with state: its rounding errors accumulate over steps
 FLIPPED = 0.01  # the fraction of new samples whose class may change
@@ -84,6 +85,7 @@ class JudgedPart:
     part: OutputPart
     tensor: str
     pairs: Sequence[tuple[Tensor, Tensor]]
+    begins: Sequence[bool]  # whether state has its initial values, by sample
 
     @cached_property
     def kept(self) -> float:
@@ -124,6 +126,7 @@ def check_outputs(
                 part,
                 tensor if part.box is None else f"part {part.where} of {tensor}, made by {part.made_by}",
                 [(part.of(run.outputs), part.of(one)) for run, one in zip(looked_at, found, strict=True)],
+                [run.begins for run in looked_at],
             )
             for part in joined
         ]
@@ -139,7 +142,7 @@ def _of_output(parts: Sequence[JudgedPart], blamed: Blamed, classes: int | None)
     found: list[Finding | None] = [_low(one, len(low) - TOLD, blamed) for one in low[:TOLD]]
     for one in parts:
         if not one.is_real:
-            found.append(_unlike(one, blamed))
+            found.append(_unlike(one, blamed) or _growing(one, blamed))
         elif one not in low:
             found.append(_other_classes(one, blamed, classes))
     return [finding for finding in found if finding is not None]
@@ -166,6 +169,33 @@ def _unlike(one: JudgedPart, blamed: Blamed) -> Finding | None:
         + _sentence(blamed(one.part, AGREES)),
         found=kept,
         limit=ALIKE,
+        tensor=one.tensor,
+    )
+
+
+def _growing(one: JudgedPart, blamed: Blamed) -> Finding | None:
+    """Reports integers and truth values that disagree with the float model's the more often the longer a sequence is:
+    differences stay in state, as in a truth value that is toggled, or a counter."""
+    starts = [number for number, begins in enumerate(one.begins) if begins]
+    early = late = count = 0
+    for start, end in zip(starts, [*starts[1:], len(one.pairs)], strict=True):
+        apart = [int((wanted.to(torch.int64) != found.to(torch.int64)).sum()) for wanted, found in one.pairs[start:end]]
+        half = len(apart) // 2
+        early, late = early + sum(apart[:half]), late + sum(apart[len(apart) - half :])
+        count += half * one.pairs[start][0].numel()
+    if early + late < FEWEST_GROWING or late < 2 * early + 2:
+        return None
+    return Finding(
+        kind=FindingKind.LOW_AGREEMENT,
+        text=(
+            f"{one.tensor} differs from the float model in {late:,} of {count:,} values of the second half of the "
+            f"calibration sequences, and in {early:,} of the first: differences stay in state, so that there are more "
+            "the longer it runs. They come from real numbers that int8 rounds (a comparison whose result is toggled or "
+            "counted); compare integers, or numbers that are further apart, or reset the state more often"
+        )
+        + _sentence(blamed(one.part, AGREES)),
+        found=late / count,
+        limit=early / count,
         tensor=one.tensor,
     )
 
