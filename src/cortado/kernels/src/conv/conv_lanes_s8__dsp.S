@@ -30,7 +30,7 @@
  *   r4, r5 four outputs of each pixel as one word
  */
 #include "conv_lanes_s8__dsp.h"
-#include "cortado_asm.h"
+#include "cortado_lanes.h"
 
 #if defined(__thumb__) && defined(__ARM_FEATURE_DSP)
 
@@ -50,50 +50,6 @@
 #define FRAME 44
 #else
 #define FRAME 40
-#endif
-
-/* Two products of both pixels and all four channels; 54 or 56 bytes of code. */
-#define TURN 16 /* products of a turn */
-#if CORTADO_DUAL_ISSUE
-#define STEPS_BYTES 56
-#define BEHIND 2 /* products behind the turns */
-    .macro products more=1
-    smlad   r6, r2, r12, r6
-    ldr     r3, [r0, #-4]
-    ldr     lr, [r1, #-4]
-    smlad   r7, r3, r12, r7
-    sxtb16  r12, r12
-    smlad   r10, r2, lr, r10
-    smlad   r11, r3, lr, r11
-    smlad   r5, r3, r12, r5
-    sxtb16  lr, lr
-    smlad   r4, r2, r12, r4
-    smlad   r8, r2, lr, r8
-    .if \more
-    ldr.w   r2, [r0], #8
-    ldr.w   r12, [r1], #8
-    .endif
-    smlad   r9, r3, lr, r9
-    .endm
-#else
-#define STEPS_BYTES 54
-#define BEHIND 0
-    .macro products
-    ldr.w   lr, [r1, #4]
-    ldr.w   r12, [r1], #8
-    ldr.n   r3, [r0, #4]
-    ldr.w   r2, [r0], #8
-    smlad   r6, r2, r12, r6
-    smlad   r7, r3, r12, r7
-    sxtb16  r12, r12
-    smlad   r10, r2, lr, r10
-    smlad   r11, r3, lr, r11
-    sxtb16  lr, lr
-    smlad   r4, r2, r12, r4
-    smlad   r5, r3, r12, r5
-    smlad   r8, r2, lr, r8
-    smlad   r9, r3, lr, r9
-    .endm
 #endif
 
 /* Two products of the only pixel and all four channels; 36 bytes of code. */
@@ -207,13 +163,13 @@
     /* One turn: sixteen products of both pixels and all four channels. */
 .Llanes_products:
     .rept TURN / 2
-    products
+    products sxtb16
     .endr
     ldr     r3, [sp, #X_END]
     cmp     r0, r3
     bne     .Llanes_products
 #if CORTADO_DUAL_ISSUE
-    products more=0
+    products sxtb16, more=0
 #endif
     ldr     r12, [sp, #OFFSET]
     scale_pair r4, r5, r6, r7

@@ -29,7 +29,7 @@
  *   r4, r5 four outputs of each row as one word
  */
 #include "matmul_lanes_s8.h"
-#include "cortado_asm.h"
+#include "cortado_lanes.h"
 
 #if defined(__thumb__) && defined(__ARM_FEATURE_DSP)
 
@@ -45,50 +45,6 @@
 #define STRIDE 44
 #define COLS 48  /* columns left */
 #define FRAME 56
-
-/* Two products of both rows and all four columns; 54 or 56 bytes of code. */
-#define TURN 16 /* products of a turn */
-#if CORTADO_DUAL_ISSUE
-#define STEPS_BYTES 56
-#define BEHIND 2 /* products behind the turns */
-    .macro products more=1
-    smlad   r6, r2, r12, r6
-    ldr     r3, [r0, #-4]
-    ldr     lr, [r1, #-4]
-    smlad   r7, r3, r12, r7
-    uxtb16  r12, r12
-    smlad   r10, r2, lr, r10
-    smlad   r11, r3, lr, r11
-    smlad   r5, r3, r12, r5
-    uxtb16  lr, lr
-    smlad   r4, r2, r12, r4
-    smlad   r8, r2, lr, r8
-    .if \more
-    ldr.w   r2, [r0], #8
-    ldr.w   r12, [r1], #8
-    .endif
-    smlad   r9, r3, lr, r9
-    .endm
-#else
-#define STEPS_BYTES 54
-#define BEHIND 0
-    .macro products
-    ldr.w   lr, [r1, #4]
-    ldr.w   r12, [r1], #8
-    ldr.n   r3, [r0, #4]
-    ldr.w   r2, [r0], #8
-    smlad   r6, r2, r12, r6
-    smlad   r7, r3, r12, r7
-    uxtb16  r12, r12
-    smlad   r10, r2, lr, r10
-    smlad   r11, r3, lr, r11
-    uxtb16  lr, lr
-    smlad   r4, r2, r12, r4
-    smlad   r5, r3, r12, r5
-    smlad   r8, r2, lr, r8
-    smlad   r9, r3, lr, r9
-    .endm
-#endif
 
 /* Two columns of both rows: their sums apart, doubled, with all that they start with. */
     .macro finish_pair a0, a1, b0, b1
@@ -198,13 +154,13 @@
     /* One turn: sixteen products of both rows and all four columns. */
 .Lmatmul_lanes_products:
     .rept TURN / 2
-    products
+    products uxtb16
     .endr
     ldr     r3, [sp, #X_END]
     cmp     r0, r3
     bne     .Lmatmul_lanes_products
 #if CORTADO_DUAL_ISSUE
-    products more=0
+    products uxtb16, more=0
 #endif
     ldrd    r0, lr, [sp, #ODD]
     finish_pair r4, r5, r6, r7
