@@ -49,11 +49,13 @@ DRAWN = {
     **{"c": draw_floats, "u": draw_floats, "i": draw_windows, "j": draw_windows, "k": draw_cells, "m": draw_ordinary},
     **{"S": draw_means, "T": draw_means, "M": draw_multiplied, "P": draw_matrices, "D": draw_transposed},
     "A": draw_sounds,
+    "I": draw_windows,
 }
 # Of 16-bit codes, with 4-bit weights, of float32, streams.
 OPTIONS: dict[str, dict[str, Any]] = {
     **{kind: {"activations": Activations.INT16, "artifacts": Artifacts.C} for kind in "xyj"},
     **{kind: {"weights": Weights.INT4, "artifacts": Artifacts.C} for kind in "zqi"},
+    "I": {"weights": Weights.INT4, "weight_group": 32, "artifacts": Artifacts.C},
     "c": {"activations": Activations.FLOAT32, "weights": Weights.FLOAT32, "artifacts": Artifacts.C},
     **{kind: {"activations": Activations.FLOAT32, "artifacts": Artifacts.C} for kind in "um"},
     "S": {"stream": 2, "artifacts": Artifacts.C},

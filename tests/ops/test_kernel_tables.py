@@ -72,14 +72,6 @@ def _kernel_files() -> list[str]:
     return [path.read_text() for path in paths if not path.name.startswith("cortado_")]
 
 
-# What a core takes only for layers that none of its own kernels fits; such networks are not estimated.
-NOT_MEASURED = {
-    "cortado_conv1x1_s8",
-    "cortado_conv2d_s8",
-    "cortado_depthwise3x3_s8__dsp",
-}
-
-
 def test_every_kernel_of_a_core_has_a_row_of_costs() -> None:
     missing = set[str]()
     for cpu, costs in known_costs().items():
@@ -88,7 +80,7 @@ def test_every_kernel_of_a_core_has_a_row_of_costs() -> None:
         missing |= {
             function_of(one) for one in made if not {function_of(one), one.call.function} & costs.kernels.keys()
         }
-    assert missing == NOT_MEASURED
+    assert missing == set()
 
 
 @pytest.mark.xdist_group("every core")  # samples are drawn once
