@@ -97,6 +97,8 @@ COUNTS: dict[str, tuple[Model, tuple[tuple[Draw, tuple[int, ...]], ...]]] = {
             m.float().mean(1) == m[:, :5].float().mean(1),
             F.avg_pool2d(m.float()[None, None], 3, 2, 1) >= 1 / 3,
             F.avg_pool2d(m.float()[None, None], 5) == 0.48,
+            F.adaptive_avg_pool1d(m.float(), 7) >= 0.5,
+            F.adaptive_avg_pool1d(m.float(), 3).mean(1) >= 0.5,
             F.avg_pool1d(i.float(), 2) <= i[:, :2].float(),
             i / 3 > i.roll(1, 1) / 2,
         ),

@@ -166,8 +166,10 @@ def _window_parts(bound: Bound, found: Node) -> tuple[Node, int] | None:
     if means(like, CallKind.ADAPTIVE_MEAN):
         rank = len(bound["output_size"])
         sizes = list(zip(shape(found)[-rank:], shape(like)[-rank:], strict=True))
+        if any(long % short for long, short in sizes):
+            return _uneven_parts(like, found, rank)
         kernel = [long // short for long, short in sizes]
-        uneven, stride, padding = any(long % short for long, short in sizes), kernel, [0] * rank
+        uneven, stride, padding = False, kernel, [0] * rank
     else:
         rank = dimensions_of_windows(like)
         kernel, stride, padding = (_each(bound.get(name), rank) for name in ("kernel_size", "stride", "padding"))
@@ -180,6 +182,25 @@ def _window_parts(bound: Bound, found: Node) -> tuple[Node, int] | None:
     for at, (length, step) in enumerate(zip(kernel, stride or kernel, strict=True)):
         found = add_call(like, aten.unfold.default, found, len(shape(like)) - rank + at, length, step)
     return add_call(like, aten.sum.dim_IntList, found, list(range(-rank, 0))), count
+
+
+def _uneven_parts(like: Node, found: Node, rank: int) -> tuple[Node, int] | None:
+    """Returns the same for windows of an adaptive mean, which may overlap and differ by one in length: the sum of each,
+    times what their common multiple is of its length."""
+    products, common = _Products(like), 1
+    for dim in range(-rank, 0):
+        long, short = shape(found)[dim], shape(like)[dim]
+        windows = [(at * long // short, -(-(at + 1) * long // short)) for at in range(short)]
+        multiple = math.lcm(*(end - start for start, end in windows))
+        if short > MOST_SUMMED or common * multiple > MOST_DIVIDED:
+            return None
+        sums = []
+        for start, end in windows:
+            part = products.call(aten.slice.Tensor, found, dim, start, end)
+            total = products.call(aten.sum.dim_IntList, part, [dim], True)
+            sums.append(products.times(total, multiple // (end - start)))
+        found, common = products.call(aten.cat.default, sums, dim), common * multiple
+    return found, common
 
 
 def _each(given: Any, rank: int) -> list[int]:
