@@ -8,8 +8,8 @@ weights of 4 bits, with groups of them, of 16-bit codes; k: plain recurrent laye
 layers, sums, products and reductions; x, y: layers of every kind and those with long sums, of 16-bit codes; z, q: with
 4-bit weights; f: the campaign's networks; o: calls of every operator with arguments that its samples draw; v: of those
 that have many kernels; e: of those that take elements of several sizes; g, h: of those that take 16-bit codes; n: of
-those with 4-bit weights; p: of those of float32; s: of those on signals; t: of those with many terms; O: of those that
-a core has no kernel of its own for; S, T: means over rows of a stream, in int8 and int16; M: depthwise layers with
+those with 4-bit weights; p: of those of float32; R: of those by row; s: of those on signals; t: of those with many
+terms; O: of those that a core has no kernel of its own for; S, T: means over rows of a stream, in int8 and int16; M: depthwise layers with
 several outputs of a channel; P: products of two computed matrices; D: transposed convolutions; A: features of sounds;
 ds_cnn:float32 and ds_cnn:float32-int8: a network of the zoo in float32, with exact weights and int8 ones. Cores that
 run the same code share a run.
@@ -36,7 +36,7 @@ NETWORKS = (
     "a1000-1027,l1000-1031,d1000-1003,w1000-1010,b1000-1009,r1000-1007,f5000-5012,o1000-1003,v1000-1001,"
     "e1000-1001,g1000-1001,h1000-1001,n1000-1003,p1000-1001,s1000-1001,t1000-1001,x1000-1005,y1000-1005,z1000-1002,"
     "q1000-1003,c1000-1003,u1000-1003,i1000-1003,I1000-1003,j1000-1003,k1000-1001,m1000-1001,"
-    "S1000-1015,T1000-1007,M1000-1003,P1000-1007,B1000-1001,D1000-1003,A1000-1015"
+    "S1000-1015,T1000-1007,M1000-1003,P1000-1007,B1000-1001,R1000,D1000-1003,A1000-1015"
 )
 TARGETS = ",".join(core.value for core in CortexM if core is not CortexM.ANY)
 

@@ -22,10 +22,10 @@ from cortado.plan.kernel_workload import function_of, kernels_of
 from cortado.plan.lowered import lowered_graph
 from cortado.plan.program import build_program
 from cortado.plan.schedule import schedule
-from helpers.operator_cases import cases_of
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from helpers.cases import Case, call_of, lowered_program, results_of
+from helpers.operator_cases import cases_of
 
 TOGETHER = 5  # calls of each operator in a network
 DRAWN = 8  # of which one is taken
@@ -90,6 +90,18 @@ CHOSEN: Mapping[str, int] = {
     "cortado::normalize": 40,
     "cortex_m::quantized_add": 40,
     "cortex_m::quantized_mul": 40,
+}
+
+# Those whose kernels with vector instructions run over the elements, the channels or the lines of each row.
+BY_ROW: Mapping[str, int] = {
+    "aten::repeat": 20,
+    "aten::slice_copy": 20,
+    "cortado::cumsum": 24,
+    "cortado::log_softmax": 40,
+    "cortado::topk": 24,
+    "cortado::upsample_bilinear_nhwc": 40,
+    "cortex_m::quantized_div": 24,
+    "cortex_m::transpose": 60,
 }
 
 # Operators on signals: their samples are of every length and curve.
@@ -245,6 +257,7 @@ FAMILIES: Mapping[str, Family] = {
     "v": Family(VARIANTS),
     "e": Family(ELEMENTS, spread=True),
     "B": Family(CHOSEN, spread=True),
+    "R": Family(BY_ROW, spread=True),
     "g": Family(MORE_WIDE, spread=True),
     "h": Family(WIDE, spread=True),
     "n": Family(NARROW, spread=True),

@@ -1038,6 +1038,7 @@ typedef struct {
 } cortado_transpose_t;
 
 void cortado_transpose_s8(const cortado_transpose_t *L, const int8_t *in, int8_t *out);
+void cortado_transpose_s8__mve(const cortado_transpose_t *L, const int8_t *in, int8_t *out);
 /* The same of values of 2 or 4 `bytes`, by which they are aligned. */
 void cortado_transpose_wide(const cortado_transpose_t *L, const void *in, void *out, int32_t bytes);
 

@@ -4,8 +4,9 @@ Pixel and channel shuffles are a reshape, a transpose and a reshape; permute_cop
 calls without `_copy` do, but never alias their operand.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from torch._ops import OpOverload
 from torch.fx import Node
 
 from cortado.base.errors import Reject
+from cortado.base.target import Core
 from cortado.ir.c_call import Bytes, Operand, Row
 from cortado.ir.domain import DomainRule
 from cortado.ir.facts import holds_integers
@@ -75,14 +77,14 @@ class StridedWalk:
     offset: int = 0
 
 
-def strided_rows(walk: Callable[[Call], StridedWalk]) -> tuple[KernelRow, KernelRow]:
+def strided_rows(walk: Callable[[Call], StridedWalk]) -> tuple[KernelRow, ...]:
     """Returns the kernels of calls that read their operand with strides."""
 
     def fields(call: Call) -> dict[str, Field]:
         turns, steps = loops((found := walk(call)).sizes, found.strides)
         return {"rank": len(turns), "shape": six(turns, 1), "stride": six(steps, 0), "offset": found.offset}
 
-    def work(call: Call) -> Work:
+    def wide_work(call: Call) -> Work:
         found = walk(call)
         return _strided_work(*loops(found.sizes, found.strides), found.offset, call.element.bytes)
 
@@ -93,30 +95,90 @@ def strided_rows(walk: Callable[[Call], StridedWalk]) -> tuple[KernelRow, Kernel
         arguments=(Operand.LAYER, Bytes(Row(0)), Bytes(Operand.OUT)),
         struct="cortado_transpose_t",
         fields=fields,
-        work=work,
+        work=lambda call: _plane_work(_planes(walk(call)), vectors=False),
     )
-    return single, of_size(single, "transpose_wide")
+    vectors = replace(
+        single,
+        symbol="transpose_s8__mve",
+        cores=(Core.MVE,),
+        work=lambda call: _plane_work(_planes(walk(call)), vectors=True),
+    )
+    return vectors, single, of_size(replace(single, work=wide_work), "transpose_wide")
+
+
+_LEAST_COPY = 8  # bytes that are copied as one run
+_NEAR, _FAR = 17, 9362  # how far apart the bytes of a line can be, sixteen of them at a time or eight
+
+
+@dataclass(frozen=True)
+class _Planes:
+    """The two innermost loops, as the C function cortado_plane_of orders them."""
+
+    rank: int
+    lines: int
+    length: int
+    steps: tuple[int, int]  # how far apart the bytes of a line are, in the input and in the output
+    starts: RunSteps
+
+    @property
+    def copied(self) -> bool:
+        return self.steps == (1, 1) and self.length >= _LEAST_COPY
+
+    def turns(self, vectors: bool) -> dict[str, float]:
+        """Counts the loops of one line that isn't copied."""
+        if vectors:
+            near, far = (all(0 <= step <= most for step in self.steps) for most in (_NEAR, _FAR))
+            eights = math.ceil(self.length / 8) if far else math.ceil(self.length / 4) / 2
+            return {"sixteens": math.ceil(self.length / 16) if near else 0, "eights": 0 if near else eights}
+        fours = self.length // 4 if 1 in self.steps else 0
+        apart = fours if self.steps[0] == 1 else 0
+        return {"taken_apart": apart, "put_together": fours - apart, "singles": self.length - 4 * fours}
+
+
+def _planes(walk: StridedWalk) -> _Planes:
+    sizes, strides = loops(walk.sizes, walk.strides)
+    rows, columns = [1, *sizes][-2:]
+    row_stride, stride = [0, *strides][-2:]
+    starts = RunSteps(walk.offset, row_stride)
+    by_row = _Planes(len(sizes), rows, columns, (stride, 1), starts)
+    by_column = _Planes(len(sizes), columns, rows, (row_stride, columns), starts)
+    return by_column if rows > columns and not by_row.copied else by_row
+
+
+def _plane_work(one: _Planes, vectors: bool) -> Work:
+    """Counts planes, and their lines: copied, or several bytes at a time."""
+    turns = one.turns(vectors)
+
+    def quantities(calls: Calls) -> Quantities:
+        lines = calls.outputs / one.length
+        copied, moved = (lines, 0.0) if one.copied else (0.0, lines)
+        found = {"rank": one.rank, "planes": lines / one.lines, "moved_planes": moved / one.lines, "lines": moved}
+        counted = {name: moved * number for name, number in turns.items()}
+        return {**found, **counted, **copies(copied, one.length, one.starts, RunSteps(0, one.length))}
+
+    terms = nested({"calls": "rank", "planes": "rank"})
+    return Work((*terms, "moved_planes", "lines", *turns, *COPIED), quantities)
 
 
 def _strided_work(sizes: Sequence[int], strides: Sequence[int], offset: int, item: int) -> Work:
-    """Counts runs of the innermost dimension, copied whole or value by value; one iteration for every two innermost
-    dimensions."""
+    """Counts runs of the innermost dimension of values of several bytes, copied whole or value by value; one iteration
+    for every two innermost dimensions."""
     inner = len(sizes) - 1
     length, step = sizes[inner], strides[inner - 1] if inner else 0
     area = length * (sizes[inner - 1] if inner else 1)
-    singles = ("singles",) if item == 1 else ("halves", "whole_words")  # there is a loop for each size
 
     def quantities(calls: Calls) -> Quantities:
         values = calls.outputs / item
         runs, found = values / length, {"rank": inner + 1, "turns": values / area}
         if strides[inner] != 1:
-            sized = {"singles": values, "halves": values * (item == 2), "whole_words": values * (item == 4)}
+            sized = {"halves": values * (item == 2), "whole_words": values * (item == 4)}
             return {**found, "single_runs": runs, **sized, **copies(0, 0, RunSteps(0, 0), RunSteps(0, 0))}
         source, target = RunSteps(offset * item, step * item), RunSteps(0, length * item)
-        none = dict.fromkeys(("single_runs", "singles", "halves", "whole_words"), 0.0)
+        none = dict.fromkeys(("single_runs", "halves", "whole_words"), 0.0)
         return {**found, **none, **copies(runs, length * item, source, target)}
 
-    return Work((*nested({"calls": "rank", "turns": "rank"}), *COPIED, "single_runs", *singles), quantities)
+    terms = nested({"calls": "rank", "turns": "rank"})
+    return Work((*terms, *COPIED, "single_runs", "halves", "whole_words"), quantities)
 
 
 def six(values: Sequence[int], fill: int) -> tuple[int, ...]:

@@ -2,41 +2,52 @@
  *
  * Permutation, and any other strided read.
  *
- * Tile: 1 run of elements. Scratch: none.
+ * Tile: 4 bytes of a line, or 1 run of bytes. Scratch: none.
  */
 #include "cortado.h"
 #include "cortado_copy.h"
+#include "cortado_math.h"
+#include "cortado_planes.h"
 
-static int8_t *read_run(const int8_t *in, int32_t stride, int32_t n, int8_t *out)
+/* One line. Where accesses may be unaligned, four bytes that lie together are one. */
+static void move_line(const int8_t *in, int32_t from, int8_t *out, int32_t to, int32_t n)
 {
-    if (stride == 1) {
-        cortado_copy(out, in, (size_t)n);
-        return out + n;
+#if !CORTADO_SMALL_CORE && !defined(CORTADO_ALIGNED_ONLY)
+    if (from == 1) {
+        for (; n >= 4; n -= 4, in += 4, out += 4 * to) {
+            const int32_t v = cortado_load4(in);
+            out[0] = (int8_t)v;
+            out[to] = (int8_t)(v >> 8);
+            out[2 * to] = (int8_t)(v >> 16);
+            out[3 * to] = (int8_t)(v >> 24);
+        }
+    } else if (to == 1) {
+        for (; n >= 4; n -= 4, in += 4 * from, out += 4) {
+            const uint32_t low = (uint32_t)(uint8_t)in[0] | (uint32_t)(uint8_t)in[from] << 8;
+            const uint32_t high = (uint32_t)(uint8_t)in[2 * from] | (uint32_t)(uint8_t)in[3 * from] << 8;
+            cortado_store4(out, (int32_t)(low | high << 16));
+        }
     }
-    for (; n > 0; n--) {
-        *out++ = *in;
-        in += stride;
+#endif
+    for (; n > 0; n--, in += from, out += to) {
+        *out = *in;
     }
-    return out;
 }
 
 void cortado_transpose_s8(const cortado_transpose_t *L, const int8_t *in, int8_t *out)
 {
-    const int32_t inner = L->rank - 1;
-    /* The two innermost dimensions are plain loops, the others count like an odometer. */
-    const int32_t rows = inner > 0 ? L->shape[inner - 1] : 1, row_stride = inner > 0 ? L->stride[inner - 1] : 0;
-    int32_t index[6] = {0}, offset = L->offset, axis;
+    const cortado_plane_t P = cortado_plane_of(L);
+    int32_t index[6] = {0}, offset = L->offset;
     do {
-        for (int32_t row = 0; row < rows; row++) {
-            out = read_run(in + offset + row * row_stride, L->stride[inner], L->shape[inner], out);
-        }
-        for (axis = inner - 2; axis >= 0; axis--) {
-            offset += L->stride[axis];
-            if (++index[axis] < L->shape[axis]) {
-                break;
+        const int8_t *from = in + offset;
+        int8_t *to = out;
+        for (int32_t line = P.lines; line > 0; line--, from += P.line_in, to += P.line_out) {
+            if (P.copied == 0) {
+                move_line(from, P.byte_in, to, P.byte_out, P.bytes);
+            } else {
+                cortado_copy(to, from, (size_t)P.bytes);
             }
-            offset -= L->stride[axis] * L->shape[axis];
-            index[axis] = 0;
         }
-    } while (axis >= 0);
+        out += P.size;
+    } while (cortado_next_plane(L, index, &offset) != 0);
 }

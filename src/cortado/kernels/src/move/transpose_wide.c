@@ -6,6 +6,7 @@
  */
 #include "cortado.h"
 #include "cortado_copy.h"
+#include "cortado_planes.h"
 
 static int16_t *read_halves(const int16_t *in, int32_t stride, int32_t n, int16_t *out)
 {
@@ -37,21 +38,12 @@ static void *read_run(const void *in, int32_t stride, int32_t n, void *out, int3
 void cortado_transpose_wide(const cortado_transpose_t *L, const void *in, void *out, int32_t bytes)
 {
     const int32_t inner = L->rank - 1;
-    /* The two innermost dimensions are plain loops, the others count like an odometer. */
     const int32_t rows = inner > 0 ? L->shape[inner - 1] : 1, row_stride = inner > 0 ? L->stride[inner - 1] : 0;
-    int32_t index[6] = {0}, offset = L->offset, axis;
+    int32_t index[6] = {0}, offset = L->offset;
     do {
         for (int32_t row = 0; row < rows; row++) {
             const void *from = (const int8_t *)in + (offset + row * row_stride) * bytes;
             out = read_run(from, L->stride[inner], L->shape[inner], out, bytes);
         }
-        for (axis = inner - 2; axis >= 0; axis--) {
-            offset += L->stride[axis];
-            if (++index[axis] < L->shape[axis]) {
-                break;
-            }
-            offset -= L->stride[axis] * L->shape[axis];
-            index[axis] = 0;
-        }
-    } while (axis >= 0);
+    } while (cortado_next_plane(L, index, &offset) != 0);
 }
