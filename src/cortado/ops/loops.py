@@ -18,19 +18,15 @@ def _fours(calls: Calls) -> Quantities:
     return {"fours": fours, "singles": calls.spans - 4 * fours}
 
 
-def _vectors(calls: Calls) -> Quantities:
-    whole, part = calls.in_spans(VECTOR)
-    return {"vectors": whole + part}
-
-
-def _eights(calls: Calls) -> Quantities:
-    whole, part = calls.in_spans(8)
-    return {"eights": whole + part}
+def _in_turns(name: str, size: int) -> Work:
+    """Counts turns of `size` elements, of which the last of a call has fewer."""
+    return Work(("calls", name), lambda calls: {name: sum(calls.in_spans(size))})
 
 
 FOURS = Work(("calls", "fours", "singles"), _fours)  # four elements at a time, the rest one by one
-VECTORS = Work(("calls", "vectors"), _vectors)
-EIGHTS = Work(("calls", "eights"), _eights)  # eight elements of 16 bits at a time
+VECTORS = _in_turns("vectors", VECTOR)
+EIGHTS = _in_turns("eights", 8)  # eight elements of 16 bits at a time
+QUADS = _in_turns("quads", 4)  # four elements of 32 bits at a time
 
 
 # ---- copies ----------------------------------------------------------------------------------------------------------

@@ -712,7 +712,15 @@ typedef struct {
     int32_t act_min, act_max;
 } cortado_div_t;
 
+CORTADO_AT(cortado_div_t, a_zero, CORTADO_DIV_A_ZERO);
+CORTADO_AT(cortado_div_t, b_zero, CORTADO_DIV_A_ZERO + 4);
+CORTADO_AT(cortado_div_t, out_zero, CORTADO_DIV_A_ZERO + 8);
+CORTADO_AT(cortado_div_t, factor, CORTADO_DIV_A_ZERO + 12);
+CORTADO_AT(cortado_div_t, act_min, CORTADO_DIV_A_ZERO + 16);
+CORTADO_AT(cortado_div_t, act_max, CORTADO_DIV_A_ZERO + 20);
+
 void cortado_div_s8(const cortado_div_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
+void cortado_div_s8__mve(const cortado_div_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
 void cortado_div_s16(const int16_t *a, const int16_t *b, int16_t *out, int32_t n, float factor);
 
 /* On raw codes: both operands and the output share scale and zero point. May be in place. */

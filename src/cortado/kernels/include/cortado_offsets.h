@@ -23,6 +23,17 @@
 /* cortado_mul_t: mul_channel_s8__mve.S reads all seven words at once. */
 #define CORTADO_MUL_A_ZERO 0
 
+/* cortado_div_t: div_s8__mve.S reads all six words at once. */
+#define CORTADO_DIV_A_ZERO 0
+
+/* cortado_cumsum_t: cumsum_s8__mve.S reads all six words at once. */
+#define CORTADO_CUMSUM_LENGTH 0
+
+/* cortado_bilinear_t: what bilinear_row_s8__mve.S reads. */
+#define CORTADO_BILINEAR_CHANNELS 12
+#define CORTADO_BILINEAR_OUT_W 20
+#define CORTADO_BILINEAR_COLUMNS 32
+
 /* cortado_conv1x1_packed_t: linear_lanes_s8__dsp.S reads out_c with in_c, and the clamp behind out_offset. */
 #define CORTADO_CONV1X1_IN_C 0
 #define CORTADO_CONV1X1_OUT_OFFSET 8

@@ -3,6 +3,7 @@
 One of the three operators that are defined in float32. factor = a_scale / (b_scale * out_scale).
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from torch.fx import Node
 from cortado.base.element import INT8, INT16, element_of
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Tensor
+from cortado.base.target import Core
 from cortado.ir.c_call import Member, Operand, Row
 from cortado.ir.graph import Bound, add_call, describe
 from cortado.ir.kernel_table import PAIR, KernelRow, KernelTable
@@ -22,7 +24,7 @@ from cortado.ops.elementwise import binary
 from cortado.ops.elementwise.activation import clamped
 from cortado.ops.elementwise.pointwise import attribute, uniform_value
 from cortado.ops.float_graph import add_constant
-from cortado.ops.loops import ELEMENTS
+from cortado.ops.loops import ELEMENTS, QUADS
 
 aten = torch.ops.aten
 LARGEST_FACTOR = 2.0**22  # times 255 it still fits int32; the runtime converts without a check
@@ -94,9 +96,11 @@ def _fields(call: Call) -> dict[str, float]:
     }
 
 
+_BYTES = KernelRow("div_s8", INT8, arguments=PAIR, struct="cortado_div_t", fields=_fields, work=ELEMENTS)
 KERNELS = KernelTable(
     (
-        KernelRow("div_s8", INT8, arguments=PAIR, struct="cortado_div_t", fields=_fields, work=ELEMENTS),
+        replace(_BYTES, symbol="div_s8__mve", cores=(Core.MVE,), work=QUADS),
+        _BYTES,
         KernelRow(
             "div_s16",
             INT16,
