@@ -1081,9 +1081,15 @@ typedef struct {
     const int32_t *rows, *columns;
 } cortado_bilinear_t;
 
+CORTADO_AT(cortado_bilinear_t, channels, CORTADO_BILINEAR_CHANNELS);
+CORTADO_AT(cortado_bilinear_t, out_w, CORTADO_BILINEAR_OUT_W);
+CORTADO_AT(cortado_bilinear_t, columns, CORTADO_BILINEAR_COLUMNS);
+
 /* One output row from the rows above, at and below y >> shift_h. */
 void cortado_upsample_bilinear_s8(const cortado_bilinear_t *L, const int8_t *const rows[], int8_t *out, int32_t y);
 void cortado_upsample_bilinear_all_s8(const cortado_bilinear_t *L, const int8_t *in, int8_t *out);
+void cortado_upsample_bilinear_s8__mve(const cortado_bilinear_t *L, const int8_t *const rows[], int8_t *out, int32_t y);
+void cortado_upsample_bilinear_all_s8__mve(const cortado_bilinear_t *L, const int8_t *in, int8_t *out);
 void cortado_upsample_bilinear_s16(const cortado_bilinear_t *L, const int8_t *const rows[], int16_t *out, int32_t y);
 void cortado_upsample_bilinear_all_s16(const cortado_bilinear_t *L, const int16_t *in, int16_t *out);
 

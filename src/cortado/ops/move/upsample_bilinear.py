@@ -19,6 +19,7 @@ from torch.fx import Node
 from cortado.base.element import INT8, INT16
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
+from cortado.base.target import Core
 from cortado.ir.c_call import Operand, Row
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, add_call, shape
 from cortado.ir.kernel import Array, Field, RowRule, Rows
@@ -146,9 +147,24 @@ _BY_ROW = replace(
     arguments=(*WINDOW, Operand.Y),
     work=loops("calls spans outputs"),
 )
+
+
+def _all_vectors(call: Call) -> Work:
+    """Counts up to four channels of a pixel at a time."""
+    images, height, width, channels = call.out_shape
+    sizes = {"rows": images * height, "pixels": images * height * width}
+    return loops("calls rows pixels pixels*channels/4", channels=channels, **sizes)
+
+
+def _row_vectors(call: Call) -> Work:
+    return loops("calls spans spans*channels/4", channels=call.out_shape[-1])
+
+
 KERNELS = KernelTable(
     (
+        replace(_ALL, symbol="upsample_bilinear_all_s8__mve", cores=(Core.MVE,), work=_all_vectors),
         _ALL,
+        replace(_BY_ROW, symbol="upsample_bilinear_s8__mve", cores=(Core.MVE,), work=_row_vectors),
         _BY_ROW,
         *(replace(row, symbol=row.symbol.replace("s8", "s16"), reads=INT16) for row in (_ALL, _BY_ROW)),
     )

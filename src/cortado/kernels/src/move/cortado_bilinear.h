@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One row of a bilinear resizing. Internal.
+ * Bilinear resizing: the loops over rows, which kernels share, and one row in portable C. Internal.
  */
 #ifndef CORTADO_BILINEAR_H
 #define CORTADO_BILINEAR_H
@@ -8,6 +8,9 @@
 #include "cortado.h"
 
 /* The row at position `down` (in steps of 1/2048) below `top`; with `down` 0 the row `bottom` does not count. */
+typedef void (*cortado_bilinear_row_t)(const cortado_bilinear_t *L, const int8_t *top, const int8_t *bottom,
+                                       int32_t down, int8_t *out);
+
 static inline void cortado_bilinear_row(const cortado_bilinear_t *L, const int8_t *top, const int8_t *bottom,
                                         int32_t down, int8_t *out)
 {
@@ -21,6 +24,28 @@ static inline void cortado_bilinear_row(const cortado_bilinear_t *L, const int8_
         for (int32_t c = channels; c > 0; c--, a++, b++) {
             const int32_t sum = wa * a[0] + wa_next * a[next] + wb * b[0] + wb_next * b[next];
             *out++ = (int8_t)((sum + (1 << 21)) >> 22);
+        }
+    }
+}
+
+/* One output row of a height resized by a power of two; rows[1] is row y >> shift_h. */
+static inline void cortado_bilinear_one(const cortado_bilinear_t *L, const int8_t *const rows[], int8_t *out, int32_t y,
+                                        cortado_bilinear_row_t row)
+{
+    const int32_t place = L->rows[y], down = place & 2047;
+    const int8_t *const *top = rows + ((place >> 11) - (y >> L->shift_h) + 1);
+    row(L, top[0], top[down == 0 ? 0 : 1], down, out);
+}
+
+static inline void cortado_bilinear_all(const cortado_bilinear_t *L, const int8_t *in, int8_t *out,
+                                        cortado_bilinear_row_t row)
+{
+    const int32_t length = L->in_w * L->channels;
+    for (int32_t image = L->images; image > 0; image--, in += L->in_h * length) {
+        for (int32_t y = 0; y < L->out_h; y++, out += L->out_w * L->channels) {
+            const int32_t place = L->rows[y], down = place & 2047;
+            const int8_t *top = in + (place >> 11) * length;
+            row(L, top, down == 0 ? top : top + length, down, out);
         }
     }
 }

@@ -8,7 +8,5 @@
 
 void cortado_upsample_bilinear_s8(const cortado_bilinear_t *L, const int8_t *const rows[], int8_t *out, int32_t y)
 {
-    const int32_t place = L->rows[y], down = place & 2047;
-    const int8_t *const *top = rows + ((place >> 11) - (y >> L->shift_h) + 1); /* rows[1] is row y >> shift_h */
-    cortado_bilinear_row(L, top[0], top[down == 0 ? 0 : 1], down, out);
+    cortado_bilinear_one(L, rows, out, y, cortado_bilinear_row);
 }
