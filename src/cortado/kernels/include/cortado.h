@@ -1156,6 +1156,8 @@ void cortado_argmax_s16(const int16_t *in, int32_t *out, int32_t pixels, int32_t
  * equal codes the first channel is the better. */
 void cortado_topk_s8(const int8_t *in, int32_t *out, int32_t pixels, int32_t channels, int32_t count, int32_t largest,
                      int8_t *values);
+void cortado_topk_s8__mve(const int8_t *in, int32_t *out, int32_t pixels, int32_t channels, int32_t count,
+                          int32_t largest, int8_t *values);
 void cortado_topk_s16(const int16_t *in, int32_t *out, int32_t pixels, int32_t channels, int32_t count, int32_t largest,
                       int16_t *values);
 /* out = a and b, calculated modulo 2^32. An operand whose step is 0 is one number for all, otherwise its step is 1.

@@ -6,18 +6,20 @@ nearer end.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch.fx import Node
 
-from cortado.base.element import CODES, FLOAT32, INT32
+from cortado.base.element import CODES, FLOAT32, INT8, INT32
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
+from cortado.base.target import Core
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.kernel import ONE_ROW, Rows
+from cortado.ir.kernel_table import KernelTable
 from cortado.ir.op import Call, Decomposition, ElementOf, Lowering, Operator, Pattern, Result, Rewrite
 from cortado.ir.roles import Activation, Plain, Quantization
 from cortado.ir.sampling import CaseDraw
@@ -129,7 +131,15 @@ def refuse(bound: Bound) -> Reject:
     return Reject("of a single number has no dimension to search")
 
 
+LARGEST_ROW = 2**24 - 2  # a code and a position fit 32 bits together
+
+
 def match(bound: Bound) -> Quantization | Reject:
+    length = shape(bound["self"])[-1]
+    if length > LARGEST_ROW:
+        return Reject(
+            f"among {length:,} values; expected at most {LARGEST_ROW:,}, so that a code and its position fit 32 bits"
+        )
     return Quantization({} if bound.element.floating else {"self": Activation(None)}, Plain())
 
 
@@ -147,11 +157,18 @@ def _work(call: Call) -> Work:
     return loops(terms, channels=call.shape("input")[-1], count=call["k"])
 
 
-KERNELS = by_results(
-    {**{f"topk_s{kind.bits}": kind for kind in CODES}, "topk_f32": FLOAT32},
-    lambda call: (call.shape("input")[-1], call["k"], int(call["largest"])),
-    _work,
-)
+def _numbers(call: Call) -> tuple[int, ...]:
+    return call.shape("input")[-1], call["k"], int(call["largest"])
+
+
+def _vector_work(call: Call) -> Work:
+    terms = "calls spans spans*count spans*count*channels/4"
+    return loops(terms, channels=call.shape("input")[-1], count=call["k"])
+
+
+_ONE_BY_ONE = by_results({**{f"topk_s{kind.bits}": kind for kind in CODES}, "topk_f32": FLOAT32}, _numbers, _work)
+_FOUR_AT_A_TIME = by_results({"topk_s8__mve": INT8}, _numbers, _vector_work)
+KERNELS = KernelTable((*(replace(row, cores=(Core.MVE,)) for row in _FOUR_AT_A_TIME.rows), *_ONE_BY_ONE.rows))
 
 
 def samples(draw: CaseDraw) -> dict[str, Any]:

@@ -6,15 +6,15 @@
  */
 #include "cortado.h"
 
-/* The channel that follows `last` in the order of the result; the first one for -1. */
-static int32_t next_best(const int8_t *in, int32_t channels, int32_t flip, int32_t last)
+/* The channel that follows `last`, which holds `last_v`, in the order of the result; all follow 128. */
+static int32_t next_best(const int8_t *in, int32_t channels, int32_t flip, int32_t last, int32_t last_v)
 {
-    int32_t best = -1;
+    int32_t best = 0, best_v = -129;
     for (int32_t c = 0; c < channels; c++) {
         const int32_t v = in[c] ^ flip;
-        const int32_t behind = last < 0 || v < (in[last] ^ flip) || (v == (in[last] ^ flip) && c > last);
-        if (behind && (best < 0 || v > (in[best] ^ flip))) {
+        if (v > best_v && (v < last_v || (v == last_v && c > last))) {
             best = c;
+            best_v = v;
         }
     }
     return best;
@@ -25,9 +25,10 @@ void cortado_topk_s8(const int8_t *in, int32_t *out, int32_t pixels, int32_t cha
 {
     const int32_t flip = largest != 0 ? 0 : -1; /* ~v is smaller for larger v */
     for (; pixels > 0; pixels--, in += channels) {
-        int32_t last = -1;
+        int32_t last = 0, last_v = 128;
         for (int32_t i = 0; i < count; i++) {
-            last = next_best(in, channels, flip, last);
+            last = next_best(in, channels, flip, last, last_v);
+            last_v = in[last] ^ flip;
             if (out != NULL) {
                 *out++ = last;
             }
