@@ -788,6 +788,8 @@ typedef struct {
 } cortado_log_softmax_t;
 
 void cortado_log_softmax_s8(const cortado_log_softmax_t *L, const int8_t *in, int8_t *out, int32_t rows, int32_t n);
+void cortado_log_softmax_s8__mve(const cortado_log_softmax_t *L, const int8_t *in, int8_t *out, int32_t rows,
+                                 int32_t n);
 
 /* The same over those of a row's `length` values whose byte in `kept` is not 0; the others give -128. Row r has the
  * mask of row r % kept_rows. May be in place of `in`. */

@@ -20,6 +20,7 @@ from torch.fx import Node
 from cortado.base.element import INT8, INT16, element_of
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Fixed, QParams, Tensor, clamp_int8, requant
+from cortado.base.target import Core
 from cortado.ir.c_call import Number, Operand, Row
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, describe, shape
@@ -176,18 +177,20 @@ _WIDE = KernelRow(
     fields=_wide_fields,
     work=lambda call: loops("calls spans outputs outputs*right", right=call["input_shift"] < 0),
 )
+_BYTES = KernelRow(
+    "log_softmax_s8",
+    INT8,
+    struct="cortado_log_softmax_t",
+    fields=_fields,
+    work=softmax.row_work,
+    arguments=(*SPAN, Number(0)),
+    numbers=softmax.length_of,
+)
 KERNELS = KernelTable(
     (
         _KEPT,
-        KernelRow(
-            "log_softmax_s8",
-            INT8,
-            struct="cortado_log_softmax_t",
-            fields=_fields,
-            work=softmax.row_work,
-            arguments=(*SPAN, Number(0)),
-            numbers=softmax.length_of,
-        ),
+        replace(_BYTES, symbol="log_softmax_s8__mve", cores=(Core.MVE,)),
+        _BYTES,
         replace(
             _WIDE,
             symbol="kept_log_softmax_s16",

@@ -5,29 +5,7 @@
  * Tile: 1 element. Scratch: none.
  */
 #include "cortado.h"
-#include "cortado_softmax.h"
-
-#define LOG_BITS 20
-#define UNIT_BITS (31 - CORTADO_SOFTMAX_SUM_BITS)
-
-/* Base-2 logarithm with 20 fractional bits of a sum that is at least 1: each squaring of the mantissa shows a bit. */
-static int32_t log2_of_sum(uint64_t sum)
-{
-    int32_t result = 31 - UNIT_BITS;
-    for (; sum >> 32 != 0; sum >>= 1) {
-        result++;
-    }
-    const int32_t headroom = cortado_leading_zeros((uint32_t)sum);
-    uint32_t mantissa = (uint32_t)sum << headroom; /* [1, 2) with 31 fractional bits */
-    result -= headroom;
-    for (int i = 0; i < LOG_BITS; i++) {
-        const uint64_t square = ((uint64_t)mantissa * mantissa) >> 31;
-        const uint32_t carry = (uint32_t)(square >> 32);
-        mantissa = (uint32_t)(square >> carry);
-        result = result * 2 + (int32_t)carry;
-    }
-    return result;
-}
+#include "cortado_logarithm.h"
 
 void cortado_log_softmax_s8(const cortado_log_softmax_t *L, const int8_t *in, int8_t *out, int32_t rows, int32_t n)
 {
@@ -42,7 +20,7 @@ void cortado_log_softmax_s8(const cortado_log_softmax_t *L, const int8_t *in, in
             const int32_t exponential = L->exp_table[cortado_min(largest - in[i], last)];
             sum += (uint32_t)cortado_divide_pow2(exponential, CORTADO_SOFTMAX_SUM_BITS);
         }
-        const int32_t logarithm = cortado_requant(log2_of_sum(sum), L->log_multiplier, L->log_shift) + half;
+        const int32_t logarithm = cortado_requant(cortado_log2_of_sum(sum), L->log_multiplier, L->log_shift) + half;
         for (int32_t i = 0; i < n; i++) {
             const int32_t v = L->out_zero - (((largest - in[i]) * L->slope + logarithm) >> L->fraction_bits);
             out[i] = (int8_t)cortado_clamp(v, L->act_min, L->act_max);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The three passes of softmax over one row, with vector instructions and exponentials from a table:
- * softmax_table_s8__mve.c.
+ * The passes of softmax and of its logarithm over one row, with vector instructions and exponentials from a table:
+ * softmax_table_s8__mve.c, log_softmax_s8__mve.c.
  *
  *   int32_t cortado_softmax_largest_s8__mve(const int8_t *in, int32_t n)
  *   int32_t cortado_softmax_sum_s8__mve(const int8_t *in, int32_t n, const int32_t *table, const int32_t limits[2])
  *   void cortado_softmax_outputs_s8__mve(const int8_t *in, int8_t *out, int32_t n, const int32_t *table,
  *                                        const int32_t factors[4])
+ *   void cortado_softmax_logarithms_s8__mve(const int8_t *in, int8_t *out, int32_t n, const int32_t numbers[6])
  *
  * Tile: 16 elements for the largest, 4 for the others. Scratch: none.
  *
@@ -94,6 +95,38 @@
     vpop    {d8-d9}
     pop     {r4-r8, pc}
     .size   cortado_softmax_outputs_s8__mve, . - cortado_softmax_outputs_s8__mve
+
+/* Inputs to logarithms: the zero point minus (factor * input + offset) / 2^n, rounded down. numbers is the factor, the
+ * offset, -n, the zero point and the limits.
+ *
+ *   r0 in   r1 out   r2 n   r3 numbers   r4 factor   r5 offset   r6 shift
+ *   q0 inputs, then outputs   q1 zero point   q2, q3 limits   q4 factor
+ */
+    function cortado_softmax_logarithms_s8__mve
+    push    {r4-r9, lr}
+    sub     sp, sp, #4
+    ldm     r3, {r4-r9}
+    vpush   {d8-d9}
+    vdup.32 q4, r4
+    vdup.32 q1, r7
+    vdup.32 q2, r8
+    vdup.32 q3, r9
+    wlstp.32 lr, r2, .Llogarithms_return
+    /* One turn: four outputs. */
+.Llogarithms_four:
+    vldrb.s32 q0, [r0], #4
+    vmlas.s32 q0, q4, r5
+    vshl.s32 q0, r6
+    vsub.i32 q0, q1, q0
+    vmax.s32 q0, q0, q2
+    vmin.s32 q0, q0, q3
+    vstrb.32 q0, [r1], #4
+    letp    lr, .Llogarithms_four
+.Llogarithms_return:
+    vpop    {d8-d9}
+    add     sp, sp, #4
+    pop     {r4-r9, pc}
+    .size   cortado_softmax_logarithms_s8__mve, . - cortado_softmax_logarithms_s8__mve
 #endif
 #if defined(__linux__) && defined(__ELF__)
     .section .note.GNU-stack, "", %progbits

@@ -8,11 +8,7 @@
 
 #if defined(__ARM_FEATURE_MVE)
 #include "cortado_softmax.h"
-
-int32_t cortado_softmax_largest_s8__mve(const int8_t *in, int32_t n);
-int32_t cortado_softmax_sum_s8__mve(const int8_t *in, int32_t n, const int32_t *table, const int32_t limits[2]);
-void cortado_softmax_outputs_s8__mve(const int8_t *in, int8_t *out, int32_t n, const int32_t *table,
-                                     const int32_t factors[4]);
+#include "softmax_passes_s8__mve.h"
 
 /* limits is the largest of them and the last entry of the table. */
 static int32_t sum_of(const int32_t *table, const int8_t *in, int32_t n, const int32_t *limits)
