@@ -939,7 +939,15 @@ typedef struct {
     int32_t out_zero, out_multiplier, out_shift;
 } cortado_cumsum_t;
 
+CORTADO_AT(cortado_cumsum_t, length, CORTADO_CUMSUM_LENGTH);
+CORTADO_AT(cortado_cumsum_t, in_zero, CORTADO_CUMSUM_LENGTH + 4);
+CORTADO_AT(cortado_cumsum_t, left_shift, CORTADO_CUMSUM_LENGTH + 8);
+CORTADO_AT(cortado_cumsum_t, out_zero, CORTADO_CUMSUM_LENGTH + 12);
+CORTADO_AT(cortado_cumsum_t, out_multiplier, CORTADO_CUMSUM_LENGTH + 16);
+CORTADO_AT(cortado_cumsum_t, out_shift, CORTADO_CUMSUM_LENGTH + 20);
+
 void cortado_cumsum_s8(const cortado_cumsum_t *L, const int8_t *in, int8_t *out, int32_t rows);
+void cortado_cumsum_s8__mve(const cortado_cumsum_t *L, const int8_t *in, int8_t *out, int32_t rows);
 /* The 16-bit variant: out[i] = clamp(sum * out_multiplier * 2^(out_shift - 31)), rounded once, ties up. */
 void cortado_cumsum_s16(const cortado_cumsum_t *L, const int16_t *in, int16_t *out, int32_t rows);
 

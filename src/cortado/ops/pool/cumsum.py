@@ -5,6 +5,7 @@ requant from losing bits of small sums; int16 codes are rounded once, without it
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,14 +14,15 @@ from torch.fx import Node
 from cortado.base.element import INT8, INT16, element_of
 from cortado.base.errors import Reject
 from cortado.base.numerics import LEAST_SHIFT, Fixed, Tensor, clamp_int8, requant
+from cortado.base.target import Core
 from cortado.ir import sampling
 from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel import ONE_ROW, Rows
-from cortado.ir.kernel_table import by_element
+from cortado.ir.kernel_table import KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern
 from cortado.ir.roles import Activation, InZeroPoint, Multiplier, OutZeroPoint, Quantization
 from cortado.ir.sampling import CaseDraw
-from cortado.ir.work import loops
+from cortado.ir.work import Work, loops
 from cortado.ops import reach
 
 aten = torch.ops.aten
@@ -106,7 +108,16 @@ def _fields(call: Call) -> dict[str, int]:
     }
 
 
-KERNELS = by_element("cumsum", struct="cortado_cumsum_t", fields=_fields, work=loops("calls spans outputs"))
+_WIDE = KernelRow("cumsum_s16", INT16, struct="cortado_cumsum_t", fields=_fields, work=loops("calls spans outputs"))
+_BYTES = replace(_WIDE, symbol="cumsum_s8", reads=INT8)
+
+
+def _vectors(call: Call) -> Work:
+    """Counts up to four elements of a row at a time."""
+    return loops("calls spans spans*length/4", length=call.shape("input")[-1])
+
+
+KERNELS = KernelTable((replace(_BYTES, symbol="cumsum_s8__mve", cores=(Core.MVE,), work=_vectors), _BYTES, _WIDE))
 
 
 def samples(draw: CaseDraw) -> dict[str, Any]:
