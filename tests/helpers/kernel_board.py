@@ -23,7 +23,8 @@ READ_WATCH = Path(__file__).parent / "read_watch.c"
 SMALL_CORES = (CortexM.M0, CortexM.M0PLUS, CortexM.M23)
 GUARD = 16  # bytes between two buffers that no kernel may touch
 FILL = 0xC3
-CALL_BYTES = 36
+ARGUMENTS = 7  # of a call, beside one float
+CALL_BYTES = 4 * (ARGUMENTS + 3)
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ def _lay_out(calls: Calls, server: Firmware) -> _Image:
     for symbol, args in calls.calls:
         floats = [_argument(arg, image) for arg in args if isinstance(arg, float) and server.hard_float]
         others = [_argument(arg, image) for arg in args if not (isinstance(arg, float) and server.hard_float)]
-        words += [server.table.index(symbol), *others, *[0] * (6 - len(others)), *(floats or [0]), 0]
+        words += [server.table.index(symbol), *others, *[0] * (ARGUMENTS - len(others)), *(floats or [0]), 0]
     image.data[: 4 * len(words)] = b"".join(word.to_bytes(4, "little") for word in words)
     return image
 

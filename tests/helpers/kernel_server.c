@@ -4,7 +4,7 @@
  *
  * The input is an image of memory whose pointers already hold the addresses at which it lies (the test reads the address
  * of `cortado_input` from the ELF file). It starts with its size, the number of calls, and the calls: a function's
- * number in the table, six argument words, a float (which the hard-float ABI passes apart) and room for the result. The
+ * number in the table, seven argument words, a float (which the hard-float ABI passes apart) and room for the result. The
  * output is the image after the calls.
  */
 #include "markers.h"
@@ -13,10 +13,10 @@
 
 #include <stdint.h>
 
-typedef uint32_t (*kernel_t)(uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, float);
+typedef uint32_t (*kernel_t)(uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, float);
 
 typedef struct {
-    uint32_t kernel, args[6];
+    uint32_t kernel, args[7];
     float number;
     uint32_t result; /* what the call returned */
 } call_t;
@@ -33,7 +33,8 @@ int main(void) {
         const kernel_t kernel = kernel_table[call->kernel];
         cortado_marker_step();
         call->result =
-            kernel(call->args[0], call->args[1], call->args[2], call->args[3], call->args[4], call->args[5], call->number);
+            kernel(call->args[0], call->args[1], call->args[2], call->args[3], call->args[4], call->args[5], call->args[6],
+                   call->number);
     }
     cortado_marker_step();
     cortado_marker_end();

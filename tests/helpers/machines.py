@@ -151,6 +151,11 @@ def mve(machine: Machine, *kernels: str) -> list[str]:
     return [f"cortado_{kernel}__mve" for kernel in kernels if "__mve" in machine.suffixes]
 
 
+def with_vectors(machine: Machine) -> tuple[str, ...]:
+    """The suffixes of a portable kernel and, where the core has it, of the one with vector instructions."""
+    return ("", "__mve") if "__mve" in machine.suffixes else ("",)
+
+
 Pair = tuple[int, int]
 
 

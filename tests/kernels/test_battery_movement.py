@@ -8,7 +8,7 @@ from cortado.ops.conv import packing
 from helpers import kernel_reference as ref
 from helpers.kernel_board import run_watched
 from helpers.kernels import Calls, Ref
-from helpers.machines import MACHINES, ZEROS, Array, Draw, Machine, check, in_turn, machines
+from helpers.machines import MACHINES, ZEROS, Array, Draw, Machine, check, in_turn, machines, mve, with_vectors
 
 # ---- Data movement and the float border -----------------------------------------------------------------------------
 
@@ -16,13 +16,27 @@ from helpers.machines import MACHINES, ZEROS, Array, Draw, Machine, check, in_tu
 @pytest.mark.parametrize("machine", MACHINES)
 def test_data_movement(machine: Machine) -> None:
     draw, calls, outputs = Draw(13), Calls(), []
-    for case in (copy2d_case, transpose_case, pad_case, upsample_case, bilinear_case, bilinear_rows_case):
+    for case in (copy2d_case, pad_case, upsample_case):
         for number in range(12):
             out, expected = case(draw, calls)
             outputs.append((out, np.ascontiguousarray(expected), f"{case.__name__} {number}"))
-    resizing = ("upsample_nearest_rows_s8", "upsample_bilinear_all_s8", "upsample_bilinear_s8")
-    names = ("copy2d", "transpose_s8", "pad_s8", *resizing)
+    names = ("copy2d", "pad_s8", "upsample_nearest_rows_s8")
     check(machine, calls, outputs, *(f"cortado_{name}" for name in names))
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_strided_reads_and_resizing(machine: Machine) -> None:
+    draw, calls, outputs = Draw(46), Calls(), []
+    for suffix in with_vectors(machine):
+        for case in (transpose_case, bilinear_case, bilinear_rows_case):
+            for number in range(24):
+                out, expected = case(draw, calls, suffix)
+                outputs.append((out, np.ascontiguousarray(expected), f"{case.__name__}{suffix} {number}"))
+        for sizes in ((40, 2), (2, 40), (40, 17), (19, 18), (9, 9363), (9363, 9)):  # near, far and any
+            out, expected = transposed(draw.bytes(*sizes), [1, 0], calls, suffix, False)
+            outputs.append((out, np.ascontiguousarray(expected), f"transpose{suffix} of {sizes}"))
+    names = ("transpose_s8", "upsample_bilinear_all_s8", "upsample_bilinear_s8")
+    check(machine, calls, outputs, *(f"cortado_{name}" for name in names), *mve(machine, *names))
 
 
 def copy2d_case(draw: Draw, calls: Calls) -> tuple[Ref, Array]:
@@ -33,18 +47,23 @@ def copy2d_case(draw: Draw, calls: Calls) -> tuple[Ref, Array]:
     return out, x[:, before : before + width]
 
 
-def transpose_case(draw: Draw, calls: Calls) -> tuple[Ref, Array]:
+def transpose_case(draw: Draw, calls: Calls, suffix: str) -> tuple[Ref, Array]:
     rank = draw.one(1, 2, 3, 4, 5, 6)
-    x = draw.bytes(*(draw.one(1, 2, 3, 4) for _ in range(rank)))
-    order = draw.rng.permutation(rank)
+    most = (1, 2, 3, 4) if rank > 3 else (1, 2, 4, 9, 20)
+    x = draw.bytes(*(draw.one(*most) for _ in range(rank)))
+    return transposed(x, [int(axis) for axis in draw.rng.permutation(rank)], calls, suffix, bool(draw.one(0, 1)))
+
+
+def transposed(x: Array, order: list[int], calls: Calls, suffix: str, flipped: bool) -> tuple[Ref, Array]:
+    """By one call, which reads backwards along the first dimension of the result if that is flipped."""
     moved = x.transpose(order)
     offset = 0
-    if draw.one(0, 1):  # a flip reads backwards
+    if flipped:
         moved = np.flip(moved, 0)
         offset = -(moved.shape[0] - 1) * moved.strides[0]
-    layer = calls.struct("cortado_transpose_t", rank=rank, shape=moved.shape, stride=moved.strides, offset=offset)
+    layer = calls.struct("cortado_transpose_t", rank=x.ndim, shape=moved.shape, stride=moved.strides, offset=offset)
     out = calls.space(x.size)
-    calls.call("cortado_transpose_s8", layer, calls.array(x), out)
+    calls.call(f"cortado_transpose_s8{suffix}", layer, calls.array(x), out)
     return out, moved
 
 
@@ -77,7 +96,7 @@ def upsample_case(draw: Draw, calls: Calls) -> tuple[Ref, Array]:
 def bilinear(draw: Draw, calls: Calls, shift: int, places: list[Array]) -> tuple[Array, Ref, Array]:
     """An image, the descriptor that resizes it, and the result; `places` in steps of 1/2048."""
     images, (height, width) = draw.one(1, 2) if shift < 0 else 1, [int(p[-1] >> 11) + 1 for p in places]
-    x = draw.bytes(images, height, width, draw.one(1, 3, 16))
+    x = draw.bytes(images, height, width, draw.one(1, 3, 4, 6, 16))
     sums = x.astype(np.int64)
     for axis, place in enumerate(places, start=1):
         first, weight = place >> 11, (place & 2047).reshape(-1, *[1] * (3 - axis))
@@ -90,17 +109,17 @@ def bilinear(draw: Draw, calls: Calls, shift: int, places: list[Array]) -> tuple
     return x, layer, ((sums + (1 << 21)) >> 22).astype(np.int8)
 
 
-def bilinear_case(draw: Draw, calls: Calls) -> tuple[Ref, Array]:
+def bilinear_case(draw: Draw, calls: Calls, suffix: str) -> tuple[Ref, Array]:
     ends = [draw.one(0, 1, 4) << 11 for _ in range(2)]
     between = [draw.rng.integers(0, end + 1, draw.one(1, 2, 9)) for end in ends]
     places = [np.array([*np.sort(inner), end], np.int32) for inner, end in zip(between, ends, strict=True)]
     x, layer, expected = bilinear(draw, calls, -1, places)
     out = calls.space(expected.size)
-    calls.call("cortado_upsample_bilinear_all_s8", layer, calls.array(x), out)
+    calls.call(f"cortado_upsample_bilinear_all_s8{suffix}", layer, calls.array(x), out)
     return out, expected
 
 
-def bilinear_rows_case(draw: Draw, calls: Calls) -> tuple[Ref, Array]:
+def bilinear_rows_case(draw: Draw, calls: Calls, suffix: str) -> tuple[Ref, Array]:
     """By a power of two, without aligned corners: what PyTorch makes of a scale factor."""
     height, factor = draw.one(1, 2, 5), draw.one(1, 2, 4)
     rows = np.clip((np.arange(height * factor) * 2048 + 1024) // factor - 1024, 0, (height - 1) << 11)
@@ -112,7 +131,7 @@ def bilinear_rows_case(draw: Draw, calls: Calls) -> tuple[Ref, Array]:
         beside = range(y // factor - 1, y // factor + 2)
         taps = [image + place * row if 0 <= place < height else None for place in beside]
         at = out + y * expected.shape[2] * expected.shape[3]
-        calls.call("cortado_upsample_bilinear_s8", layer, calls.pointers(taps), at, y)
+        calls.call(f"cortado_upsample_bilinear_s8{suffix}", layer, calls.pointers(taps), at, y)
     return out, expected
 
 
@@ -120,7 +139,7 @@ def bilinear_rows_case(draw: Draw, calls: Calls) -> tuple[Ref, Array]:
 def test_float_border(machine: Machine) -> None:
     draw, calls, outputs = Draw(14), Calls(), []
     special = np.array([0, -0.0, 1e30, -1e30, np.inf, -np.inf, np.nan, 0.5, 1.5, 2.5, -0.5, -1.5, 1e-40], np.float32)
-    for number in range(15):
+    for _ in range(15):
         scale, zero = float(np.float32(draw.rng.choice([1.0, 0.5, 1e-3, 0.0373, 1e4, 1e-30]))), draw.one(*ZEROS)
         x = np.concatenate([special, (draw.rng.standard_normal(50) * 60 * scale).astype(np.float32)])
         out = calls.space(len(x))
@@ -131,19 +150,40 @@ def test_float_border(machine: Machine) -> None:
         calls.call("cortado_dequantize_s8_f32", calls.array(q), out, 33, scale, zero)
         values = (q.astype(np.float32) - np.float32(zero)) * np.float32(scale)
         outputs.append((out, values, f"dequantize by {scale}"))
-        outputs.append((*div_case(draw, calls), f"div case {number}"))
-    check(machine, calls, outputs, "cortado_quantize_f32_s8", "cortado_dequantize_s8_f32", "cortado_div_s8")
+    check(machine, calls, outputs, "cortado_quantize_f32_s8", "cortado_dequantize_s8_f32")
 
 
-def div_case(draw: Draw, calls: Calls) -> tuple[Ref, Array]:
+@pytest.mark.parametrize("machine", MACHINES)
+def test_division(machine: Machine) -> None:
+    draw, calls, outputs = Draw(45), Calls(), []
+    for number in range(30):
+        for suffix in with_vectors(machine):
+            outputs.append((*div_case(draw, calls, f"cortado_div_s8{suffix}"), f"{number}{suffix}"))
+    for suffix in with_vectors(machine):
+        outputs.append((*every_quotient(calls, f"cortado_div_s8{suffix}"), f"every quotient{suffix}"))
+    check(machine, calls, outputs, "cortado_div_s8", *mve(machine, "div_s8"))
+
+
+def every_quotient(calls: Calls, kernel: str) -> tuple[Ref, Array]:
+    """All differences of one sign divided by all of the other, zeros among them."""
+    a, b = (one.ravel().astype(np.int8) for one in np.meshgrid(np.arange(-128, 128), np.arange(-128, 128)))
+    layer = calls.struct("cortado_div_t", a_zero=-128, b_zero=127, out_zero=0, factor=127.5, act_min=-128, act_max=127)
+    out = calls.space(a.size)
+    calls.call(kernel, layer, calls.array(a), calls.array(b), out, a.size)
+    quotient = ref.divide_f32(a.astype(np.int64) + 128, b.astype(np.int64) - 127, 127.5)
+    return out, np.clip(quotient, -128, 127).astype(np.int8)
+
+
+def div_case(draw: Draw, calls: Calls, kernel: str) -> tuple[Ref, Array]:
     zeros, clamp = [draw.one(*ZEROS) for _ in range(3)], draw.clamp()
     factor = float(np.float32(draw.rng.choice([1.0, 0.5, 37.25, 1e-3, 1e9])))
-    a, b = draw.bytes(40), draw.bytes(40)
+    count = draw.one(1, 3, 4, 39, 40)
+    a, b = draw.bytes(count), draw.bytes(count)
     quotient = ref.divide_f32(a.astype(np.int64) - zeros[0], b.astype(np.int64) - zeros[1], factor)
     layer = calls.struct("cortado_div_t", a_zero=zeros[0], b_zero=zeros[1], out_zero=zeros[2], factor=factor,
                          act_min=clamp[0], act_max=clamp[1])  # fmt: skip
-    left, right, out = in_turn(calls, a, b, draw.one(0, 1, 2))
-    calls.call("cortado_div_s8", layer, left, right, out, 40)
+    left, right, out = in_turn(calls, a, b, draw.one(0, 1, 2, 3, 4))
+    calls.call(kernel, layer, left, right, out, count)
     return out, np.clip(quotient + zeros[2], *clamp).astype(np.int8)
 
 

@@ -48,6 +48,7 @@ TOGETHER = {
     "cortado_conv1x1_s16__scalar": "conv2d_s16",
     "cortado_linear_s16__scalar": "conv2d_s16",
     "cortado_upsample_bilinear_all_s16": "upsample_bilinear_s16",
+    "cortado_upsample_bilinear_all_s8__mve": "upsample_bilinear_s8",
     "cortado_lstm_s16": "recurrent_s16",
     "cortado_gru_s16": "recurrent_s16",
     "cortado_rnn_s16": "recurrent_s16",

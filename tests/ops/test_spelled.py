@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from cortado import api
 from cortado.base.errors import CortadoError
+from cortado.ops.move import topk
 from cortado.options import Artifacts, Options
 from cortado.plan.lowered import reference_outputs
 from helpers.cores import THREE, each_core
@@ -230,3 +231,12 @@ def test_on_boards(target: str, tmp_path: Path) -> None:
     compiled = model.compile(target, C_ONLY)
     samples = [[x.numpy() for x in batch] for batch in batches]
     assert compiled.save(tmp_path / "model").run(samples, check_stores=True).bit_exact
+
+
+def test_more_values_than_keys_can_tell_apart_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit is 2^24 - 2 values, which would take this test long."""
+    monkeypatch.setattr(topk, "LARGEST_ROW", 7)
+    data = (randn(1, 8),)
+    with pytest.raises(CortadoError, match="among 8 values; expected at most 7"):
+        api.compile(Expression(lambda x: x.topk(3)[0]), data, "cortex-m4", [data])
+    assert lower_on(Expression(lambda x: x.topk(3)[0]), [(randn(1, 7),)]).kernels

@@ -83,12 +83,17 @@ def test_samples_choose_the_kernels_of_every_element(declared: dict[Core, dict[s
 
 @pytest.mark.parametrize(("dtype", "singles"), [("int8", "singles"), ("int16", "halves"), ("int32", "whole_words")])
 def test_values_are_counted_not_their_bytes(dtype: str, singles: str) -> None:
-    """By hand: 5 x 7 values the other way round are 7 runs of 5; with 2 columns before them, 5 runs of 9."""
+    """By hand: 5 x 7 values the other way round are 7 runs of 5; bytes are 5 lines of 7 that lie together, four of
+    which are loaded as one; with 2 columns before them, 5 runs of 9."""
     values = torch.zeros((1, 1, 5, 7), dtype=getattr(torch, dtype))
     item = values.element_size()
     calls = replace(CALLS, calls=1, outputs=35 * item)
     moved = _work(call_of(TRANSPOSE, {"input": values, "perm": [0, 1, 3, 2]})).counts(calls)
-    assert (moved[singles], moved["single_runs"], moved["turns"]) == (35, 7, 1)
+    if item == 1:
+        assert (moved[singles], moved["taken_apart"], moved["put_together"]) == (15, 5, 0)
+        assert (moved["lines"], moved["planes"]) == (5, 1)
+    else:
+        assert (moved[singles], moved["single_runs"], moved["turns"]) == (35, 7, 1)
     widths = {"pre_pad": [0, 0, 0, 2], "post_pad": [0, 0, 0, 0], "pad_value": 3}
     calls = replace(CALLS, calls=1, outputs=45 * item, read_bytes=35 * item, outside=0)
     padded = _work(call_of(PAD, {"input": values, **widths})).counts(calls)
