@@ -9,10 +9,10 @@ layers, sums, products and reductions; x, y: layers of every kind and those with
 4-bit weights; f: the campaign's networks; o: calls of every operator with arguments that its samples draw; v: of those
 that have many kernels; e: of those that take elements of several sizes; g, h: of those that take 16-bit codes; n: of
 those with 4-bit weights; p: of those of float32; R: of those by row; s: of those on signals; t: of those with many
-terms; O: of those that a core has no kernel of its own for; S, T: means over rows of a stream, in int8 and int16; M: depthwise layers with
-several outputs of a channel; P: products of two computed matrices; D: transposed convolutions; A: features of sounds;
-ds_cnn:float32 and ds_cnn:float32-int8: a network of the zoo in float32, with exact weights and int8 ones. Cores that
-run the same code share a run.
+terms; O: of those that a core has no kernel of its own for; S, T: means over rows of a stream, in int8 and int16; M:
+depthwise layers with several outputs of a channel; P: products of two computed matrices; D: transposed convolutions; A:
+features of sounds; ds_cnn:float32 and ds_cnn:float32-int8: a network of the zoo in float32, with exact weights and int8
+ones. Cores that run the same code share a run.
 """
 
 import argparse
