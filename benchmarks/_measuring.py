@@ -13,7 +13,7 @@ import torch
 import operator_samples
 from architectures import draw
 from cortado.base.target import CortexMTargetConfig, from_target_string
-from cortado.exploring.sketch import Sketch, board_flow, prepared, sketch
+from cortado.exploring import Sketch, board_flow, prepared, sketch
 from cortado.models import zoo
 from cortado.options import Activations, Artifacts, Optimize, Options, Weights
 from cortado.plan.planned import jobs_of, loop_of

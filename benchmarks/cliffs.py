@@ -23,7 +23,7 @@ from typing import Any
 
 from _common import FOLDER, progress, table
 from cortado.base.target import CortexM, CortexMTargetConfig, from_target_string
-from cortado.exploring.sketch import Sketch
+from cortado.exploring import Sketch
 from cortado.ir.op import Operator
 from cortado.plan.kernel_costs import job_cycles, known_costs
 from cortado.plan.planned import jobs_of

@@ -20,7 +20,7 @@ from torch import nn
 
 from _common import BASELINES, TARGETS, progress, table
 from cortado.base.target import from_target_string
-from cortado.exploring.sketch import Sketch, board_work, prepared, sketch
+from cortado.exploring import Sketch, board_work, prepared, sketch
 from cortado.options import Activations, Artifacts, Optimize, Options, Weights
 
 PEERS = BASELINES["cmsis_dsp_f32"]["cycles_per_product"]

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from cortado.base.element import INT8
 from cortado.base.target import Core, CortexMTargetConfig
-from cortado.exploring.sketch import Sketch
+from cortado.exploring import Sketch
 from cortado.ir.op import Operator, registry
 from cortado.options import Border
 from cortado.plan.kernel_workload import function_of, kernels_of

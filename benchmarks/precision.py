@@ -18,7 +18,7 @@ from torch import nn
 
 from _common import NOTE, TARGETS, progress, ratio, table
 from cortado.base.target import from_target_string
-from cortado.exploring.sketch import Sketch, board_work, prepared, sketch
+from cortado.exploring import Sketch, board_work, prepared, sketch
 from cortado.ir.kernel import Array
 from cortado.options import Activations, Optimize, Options, Weights
 

@@ -34,7 +34,7 @@ __all__ = [
 _HOMES = {
     **dict.fromkeys(("compile", "prepare", "prepare_qat", "Model"), "api"),
     **dict.fromkeys(("Compiled", "evaluate"), "compiled"),
-    **dict.fromkeys(("estimate", "Estimate"), "exploring.estimation"),
+    **dict.fromkeys(("estimate", "Estimate"), "exploring"),
     **dict.fromkeys(("Artifact", "load"), "artifact.opened"),
     "Checked": "artifact.checked",
     "Evaluation": "scoring.scores",

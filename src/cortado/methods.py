@@ -37,8 +37,7 @@ from cortado.emit.c.text import entry_of
 from cortado.emit.image.files import loader_files
 from cortado.emit.image.layout import check_one_core
 from cortado.emit.image.writer import ModelImage, emit_image, emit_image_of
-from cortado.exploring.estimation import Estimate, planned_estimate
-from cortado.exploring.sketch import info_of
+from cortado.exploring import Estimate, info_of, planned_estimate
 from cortado.frontend.quantize.sharing import SharedRanges
 from cortado.ir.graph import module_path
 from cortado.ops.meaning import CallKind, means

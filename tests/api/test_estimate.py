@@ -12,8 +12,7 @@ import cortado
 from cortado.base.errors import CortadoError
 from cortado.base.target import Core, CortexM, from_target_string
 from cortado.cli import main
-from cortado.exploring.estimation import estimate_of
-from cortado.exploring.sketch import board_flow, board_work, prepared, sketch
+from cortado.exploring import board_flow, board_work, estimate_of, prepared, sketch
 from cortado.ir.kernel import Kernel
 from cortado.ir.work import Calls, loops
 from cortado.models import zoo

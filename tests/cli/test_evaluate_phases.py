@@ -8,8 +8,17 @@ import pytest
 import cortado
 from cortado.artifact.streamed import Recording, push_codes, push_many, read_recording
 from cortado.base.errors import CortadoError
-from cortado.scoring.events import Event, decision_rule, evaluate_stream, read_events
-from cortado.scoring.variations import ALL_PHASES, Variation, evaluate_variations, hop_samples, variations_of
+from cortado.scoring.events import (
+    ALL_PHASES,
+    Event,
+    Variation,
+    decision_rule,
+    evaluate_stream,
+    evaluate_variations,
+    hop_samples,
+    read_events,
+    variations_of,
+)
 from helpers.cli import Run, refused
 from helpers.keyword import GROUP, Spotted
 

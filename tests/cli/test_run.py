@@ -116,8 +116,7 @@ def test_inspect(run: Run, tiny_artifact: Artifact) -> None:
 
 
 def test_plan(run: Run, tmp_path: Path) -> None:
-    from cortado.memory.csv import write_csv
-    from cortado.memory.problem import Buffer, Problem
+    from cortado.memory.problem import Buffer, Problem, write_csv
 
     problem = Problem((Buffer("a", 100, (0, 0), (2, 0), 16), Buffer("b", 50, (1, 0), (3, 0), 16)))
     (tmp_path / "p.csv").write_text(write_csv(problem))

@@ -28,7 +28,7 @@ from cortado.api import Compiled, prepare
 from cortado.artifact.opened import PAGE, Artifact
 from cortado.artifact.streamed import Recording, listen, push_rows
 from cortado.base.errors import CortadoError
-from cortado.exploring.estimation import estimate
+from cortado.exploring import estimate
 from cortado.methods import CompiledMethods
 from cortado.options import (
     Activations,

@@ -13,8 +13,7 @@ from executorch.exir.dialects._ops import ops as exir_ops
 from executorch.exir.passes import make_alloc_node
 
 from cortado.base.errors import CortadoError
-from cortado.pte.info import IoQParams, PteInfo, ValueKind
-from cortado.pte.metadata import metadata_text
+from cortado.pte.info import IoQParams, PteInfo, ValueKind, metadata_text
 from cortado.pte.reader import read_pte
 
 POOL = "cortex_m::quantized_avg_pool2d_nhwc"

@@ -13,9 +13,7 @@ from cortado.ir.op import Operator
 from cortado.ops import reach
 from cortado.ops.conv.conv2d import CONV2D
 from cortado.ops.conv.depthwise_conv2d import DEPTHWISE
-from cortado.ops.recurrent.gru import GRU
-from cortado.ops.recurrent.lstm import LSTM
-from cortado.ops.recurrent.rnn import RNN
+from cortado.ops.recurrent.kinds import GRU, LSTM, RNN
 from helpers import cases
 
 pytestmark = pytest.mark.qemu

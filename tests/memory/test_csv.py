@@ -4,8 +4,7 @@ import pytest
 
 from cortado.base.errors import CortadoError
 from cortado.memory import planner
-from cortado.memory.csv import read_csv, write_csv
-from cortado.memory.problem import Buffer, Effort, Overlay, Plan, Problem
+from cortado.memory.problem import Buffer, Effort, Overlay, Plan, Problem, read_csv, write_csv
 from helpers.problems import PAIR, live_together, random_problem, tiny_problem
 
 

@@ -12,9 +12,8 @@ import pytest
 
 from cortado.memory import planner
 from cortado.memory.bounds import USUAL_PAIRS, BoundModel
-from cortado.memory.csv import read_csv, write_csv
 from cortado.memory.planner import lower_bound
-from cortado.memory.problem import Buffer, Effort, Overlay, Plan, Problem, Time
+from cortado.memory.problem import Buffer, Effort, Overlay, Plan, Problem, Time, read_csv, write_csv
 from cortado.memory.search import WORK_PER_SECOND, place_in_order
 from cortado.memory.validate import validate
 from helpers.paths import ROOT, TESTS

@@ -14,7 +14,7 @@ import torch
 from onnx import helper
 
 from cortado.base.errors import CortadoError
-from cortado.onnx.bounds import MOST_CONSTANT_BYTES
+from cortado.onnx.files import MOST_CONSTANT_BYTES
 from cortado.onnx.model import load_onnx
 from helpers.cli import Run, one_sentence
 from helpers.onnx_models import constant, model, saved

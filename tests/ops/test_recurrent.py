@@ -16,10 +16,8 @@ from cortado import api
 from cortado.base.system import KERNEL_FILES
 from cortado.base.target import Core, from_target_string
 from cortado.ir.kernel import Array
-from cortado.ops.recurrent.gru import GRU
+from cortado.ops.recurrent.kinds import GRU, LSTM, RNN
 from cortado.ops.recurrent.layer import sigmoid, sigmoid_table, tanh
-from cortado.ops.recurrent.lstm import LSTM
-from cortado.ops.recurrent.rnn import RNN
 from cortado.plan.lowered import reference_outputs
 from cortado.profile import profile
 from cortado.scoring.validate import validate

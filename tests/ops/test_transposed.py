@@ -13,8 +13,7 @@ from torch import nn
 
 from cortado.base.element import INT8
 from cortado.base.target import Core, from_target_string
-from cortado.exploring.estimation import estimate_of
-from cortado.exploring.sketch import Sketch, board_flow, prepared, sketch
+from cortado.exploring import Sketch, board_flow, estimate_of, prepared, sketch
 from cortado.ir.op import Call
 from cortado.ops.conv.transpose_conv2d import TRANSPOSE_CONV2D
 from cortado.ops.conv.transposed_taps import Taps, TransposedAxis, group_count, zero_taps

@@ -16,7 +16,7 @@ from cortado.api import Options, prepare
 from cortado.artifact.opened import Artifact
 from cortado.base.errors import Reject
 from cortado.cli.compile import float_would_help
-from cortado.ir import functions
+from cortado.ir import schemas
 from cortado.ir.facts import VALUE
 from cortado.ir.matching import patterns_of
 from cortado.ir.op import registry
@@ -109,9 +109,9 @@ def _as_nodes(arguments: Mapping[str, Any]) -> Any:
 
 def test_every_call_of_its_own_is_here() -> None:
     """One that an operator's file defines by torch's own Library can't be told to ExecuTorch."""
-    own = {target for target in registry().patterns if target.namespace == functions.NAMESPACE}
+    own = {target for target in registry().patterns if target.namespace == schemas.NAMESPACE}
     assert {target._schema.name.split("::")[1] for target in own} == {*SAMPLES, *BEYOND}
-    assert {target for target in own if functions.in_aten(target)} == {_overload(name) for name in SAMPLES}
+    assert {target for target in own if schemas.in_aten(target)} == {_overload(name) for name in SAMPLES}
 
 
 @pytest.mark.cases(6)

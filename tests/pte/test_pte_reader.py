@@ -27,8 +27,9 @@ from cortado.pte.info import (
     ScalarType,
     Scratch,
     ValueKind,
+    metadata_text,
+    require_target,
 )
-from cortado.pte.metadata import metadata_text, require_target
 from cortado.pte.method import OPERATOR_ARGUMENTS
 from cortado.pte.reader import read_pte, read_pte_file
 from cortado.pte.text import format_info, info_as_json

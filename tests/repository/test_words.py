@@ -25,7 +25,6 @@ _DEVIATION = "how far values lie apart"
 _MEMORIES = "buffers over several memories"
 ELSEWHERE: dict[str, dict[str, str]] = {
     "condition": {
-        "src/cortado/ops/elementwise/choices.py": _WHERE,
         "src/cortado/ops/elementwise/where.py": _WHERE,
         "src/cortado/frontend/rewrite/mask_choices.py": _WHERE,
         "src/cortado/emit/c/arena.py": _C,

@@ -19,7 +19,7 @@ from torch import nn
 import cortado
 from cortado.api import Model
 from cortado.artifact.opened import PAGE, Artifact
-from cortado.cli.show import WRITTEN
+from cortado.cli.commands import WRITTEN
 from cortado.options import Artifacts, Options, PackageKind
 from cortado.web import server
 from cortado.web.server import EVERYWHERE, LOCAL, Served, serve

@@ -12,6 +12,7 @@ from cortado.cli.events import stream_arguments
 from cortado.cli.parsing import (
     add,
     count,
+    method_argument,
     number,
     option_arguments,
     part,
@@ -163,14 +164,6 @@ def _trust_argument(parser: argparse.ArgumentParser) -> None:
         help="run the folder's code on this machine even though another installation compiled it (see SECURITY.md)",
     )
     method_argument(parser)
-
-
-def method_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--method",
-        metavar="NAME",
-        help="the method to use, for a model with several (docs/methods.md)",
-    )
 
 
 def validate_arguments(commands: Any) -> None:

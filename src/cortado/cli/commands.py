@@ -1,6 +1,7 @@
-"""The small commands: targets, chips, zoo, ops, doctor, inspect, plan, completion and pack.
+"""The smaller commands: targets, chips, zoo, ops, doctor, inspect, plan, completion, pack, show and kernels.
 
-shtab generates completion from the program's own parsers; pack needs no torch.
+shtab generates completion from the program's own parsers; pack needs no torch; kernels writes the table and the sources
+with which firmware runs images.
 """
 
 import argparse
@@ -8,13 +9,17 @@ import json
 import os
 import sys
 import tempfile
+import webbrowser
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from shlex import join, quote
 from typing import TYPE_CHECKING, Any
 
 from cortado.base.errors import CortadoError
-from cortado.cli.kernels import delegated_images
+from cortado.base.versions import TORCH
+from cortado.cli.parsing import add, method_argument
+from cortado.cli.run import folder_of
 from cortado.cli.tables import print_rows
 
 if TYPE_CHECKING:
@@ -128,7 +133,7 @@ def _inspect_image(arguments: argparse.Namespace) -> None:
 def inspect_command(arguments: argparse.Namespace) -> None:
     from cortado.base.target import from_target_string
     from cortado.emit.image.reader import image_as_json, image_text
-    from cortado.pte.metadata import require_target
+    from cortado.pte.info import require_target
     from cortado.pte.reader import read_pte_file
     from cortado.pte.text import format_info, info_as_json
 
@@ -163,7 +168,7 @@ def _temporary(images: "list[tuple[ImageInfo, str]]") -> int:
 def plan_command(arguments: argparse.Namespace) -> None:
     from cortado.artifact.folder import write_file
     from cortado.memory import planner
-    from cortado.memory.csv import read_csv, write_csv
+    from cortado.memory.problem import read_csv, write_csv
     from cortado.memory.validate import validate
 
     try:
@@ -330,3 +335,255 @@ def content_of(artifact: "Artifact") -> "Content":
     }
     ids, version = (report.id,), report.model_version
     return Content.of((report.prefix,), artifact.info.target, bundle, ids, version, arithmetic=report.arithmetic)
+
+
+# ---- show -------------------------------------------------------------------------------------------
+
+if TYPE_CHECKING:
+    from cortado.artifact.opened import Artifact
+    from cortado.web.facts import PageSound
+
+WRITTEN = "web/index.html"  # in a compiled folder, written by `compile --package web`
+
+
+def show_arguments(commands: Any) -> None:
+    parser = add(
+        commands,
+        "show",
+        "try a compiled model in a browser: speak or draw, see what it answers",
+        show_command,
+        json=False,
+    )
+    parser.add_argument("folder", type=Path, metavar="DIR", help="the output folder of `cortado compile`")
+    parser.add_argument(
+        "--recording",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="SOUND.wav",
+        help="for a stream of samples: a 16-bit sound that the page can play to the model; may be repeated",
+    )
+    parser.add_argument("--write", type=Path, metavar="FILE.html", help="write the page to a file instead")
+    parser.add_argument("--port", type=int, default=0, metavar="N", help="the port to listen on (default: a free one)")
+    parser.add_argument("--no-browser", action="store_true", help="print the address instead of opening a browser")
+    parser.add_argument(
+        "--lan",
+        action="store_true",
+        help="let others on your network open it, with a secret in the address (default: this machine only)",
+    )
+    parser.add_argument("--trust", action="store_true", help="trust a folder that another installation compiled")
+    method_argument(parser)
+
+
+def show_command(arguments: argparse.Namespace) -> None:
+    from cortado.artifact.folder import write_file
+    from cortado.artifact.opened import PAGE, Artifact
+    from cortado.artifact.pages import INDEX
+    from cortado.web.server import serve
+
+    if arguments.port not in range(65536):
+        raise CortadoError(f"--port {arguments.port} is not a port; expected 0 to 65535")
+    taught = arguments.method is None and is_taught(arguments.folder)
+    method = "forward" if taught else arguments.method
+    artifact = Artifact.open(folder_of(arguments.folder, [], method), trust=arguments.trust)
+    artifact.check_bundle()
+    artifact.check_trust()
+    page = (arguments.folder / WRITTEN).read_bytes() if taught else _page(artifact, arguments)
+    if arguments.write is not None:
+        write_file(arguments.write, page)
+        print(f"written to {arguments.write}")
+        return
+    pages = {INDEX: page, **({} if taught else {PAGE: (artifact.folder / PAGE).read_bytes()})}
+    served = serve(pages, port=arguments.port, lan=arguments.lan)
+    print(f"{served.address}\n{served.reach}; Ctrl-C ends it", flush=True)
+    if not arguments.no_browser:
+        webbrowser.open(served.address)
+    served.run()
+
+
+def is_taught(folder: Path) -> bool:
+    """Returns whether the folder has methods and an unmodified page to teach them."""
+    from cortado.artifact.folder import METHODS, TOGETHER
+    from cortado.artifact.manifest import file_digest
+
+    if not (folder / METHODS / "forward").is_dir() or not (folder / WRITTEN).is_file():
+        return False
+    try:
+        known = json.loads((folder / TOGETHER).read_text())["files"][WRITTEN]
+    except (OSError, ValueError, KeyError, TypeError):
+        known = None
+    if known != file_digest(folder / WRITTEN):
+        raise CortadoError(f"{folder / WRITTEN} is not what `cortado compile` wrote; compile the model again")
+    return True
+
+
+def _page(artifact: "Artifact", arguments: argparse.Namespace) -> bytes:
+    """Builds the page; without torch, returns the one that `compile --package web` wrote."""
+    try:
+        return _made(artifact, arguments)
+    except ModuleNotFoundError as error:
+        if error.name != TORCH.name:
+            raise
+    written = artifact.folder / WRITTEN
+    if arguments.recording or not written.is_file():
+        what = "its sounds are put into it" if arguments.recording else f"{artifact.folder} has none"
+        raise CortadoError(
+            f"making the page needs torch, which is not installed ({TORCH.install}); without it `cortado show` serves "
+            f"the page that `cortado compile --package web` wrote, and {what}"
+        )
+    return written.read_bytes()
+
+
+def _made(artifact: "Artifact", arguments: argparse.Namespace) -> bytes:
+    from cortado.artifact.opened import PAGE
+    from cortado.run.doctor import require
+    from cortado.run.toolchain import Tool
+    from cortado.web.facts import Shown
+    from cortado.web.package import web_module, web_page
+
+    require((Tool.CLANG, Tool.WASM_LD))
+    with artifact.guarded():
+        shown = Shown.opened(artifact, _sounds(artifact, arguments.recording))
+        return web_page(shown, web_module(shown), report=PAGE if arguments.write is None else None).encode()
+
+
+def _sounds(artifact: "Artifact", paths: list[Path]) -> list["PageSound"]:
+    from cortado.artifact.streamed import read_recording, read_wav
+    from cortado.web.facts import PageSound
+
+    sounds = []
+    for path in paths:
+        read_recording(artifact, path, None)  # raises unless the model takes samples of sound
+        samples, rate = read_wav(path)
+        sounds.append(PageSound(path.stem, rate, samples))
+    return sounds
+
+
+# ---- kernels ----------------------------------------------------------------------------------------
+
+if TYPE_CHECKING:
+    from cortado.base.target import Core, CortexMTargetConfig
+    from cortado.emit.image.files import ListedThunk
+    from cortado.emit.image.reader import ImageInfo
+    from cortado.pte.info import PteInfo
+
+
+@dataclass(frozen=True)
+class ListedKernel:
+    """A kernel, as printed."""
+
+    kernel: str
+    number: str
+    sources: list[str]
+
+
+def kernels_arguments(commands: Any, add: Any) -> None:
+    text = "write what firmware needs to run images: the loader, the kernels and a table of them"
+    parser = add(commands, "kernels", text, kernels_command)
+    parser.add_argument(
+        "images",
+        nargs="*",
+        type=Path,
+        metavar="FILE",
+        help="the images (.cortado), or files with delegates (.pte), to support",
+    )
+    parser.add_argument("--all", action="store_true", help="all kernels, enough for any image of the --target")
+    parser.add_argument("--target", "-t", metavar="TARGET", help="with --all: the core")
+    place = parser.add_mutually_exclusive_group()
+    place.add_argument("-o", "--output", type=Path, metavar="DIR", help="the folder to write; it must be empty or new")
+    place.add_argument(
+        "--executorch",
+        type=Path,
+        metavar="DIR",
+        help="the same, plus the delegate and everything that ExecuTorch's build links",
+    )
+
+
+def kernels_command(arguments: argparse.Namespace) -> None:
+    from cortado.emit.image.files import delegate_files, loader_files
+    from cortado.run.measure import loader_bytes
+    from cortado.run.runner import write_files
+
+    if arguments.all == bool(arguments.images):
+        raise CortadoError("name the images that the firmware has to run, or give --all --target TARGET")
+    chosen, target = _all(arguments.target) if arguments.all else _of_images(arguments.images)
+    folder = arguments.output or arguments.executorch
+    if folder is not None:
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise CortadoError(f"{folder} exists already; name an empty folder, or one that does not exist yet")
+        sources, thunks = {source for one in chosen for source in one.sources}, [one.thunk for one in chosen]
+        files = loader_files(thunks, sources)
+        if arguments.executorch is not None:
+            files = delegate_files(files, target.target_string, loader_bytes(files, target))
+        write_files(folder, files)
+    rows = [ListedKernel(one.thunk.name, f"{one.thunk.id:08x}", list(one.sources)) for one in chosen]
+    print_rows(
+        arguments.json,
+        sorted(rows, key=lambda row: (row.kernel, row.number)),
+        ("KERNEL", "NUMBER", "SOURCES"),
+        lambda row: (row.kernel, row.number, ", ".join(row.sources)),
+    )
+
+
+def _all(target: str | None) -> tuple[list["ListedThunk"], "CortexMTargetConfig"]:
+    from cortado.base.target import from_target_string
+    from cortado.emit.image.files import every_thunk
+    from cortado.emit.image.layout import check_one_core
+
+    if target is None:
+        raise CortadoError("--all needs the core that the firmware is for, as in --target cortex-m55")
+    config = from_target_string(target)
+    check_one_core(config, image=True)
+    return [one for one in every_thunk().values() if config.cores[0] in one.cores], config
+
+
+def delegated_images(info: "PteInfo", path: Path) -> list[tuple["ImageInfo", str]]:
+    """Returns the images in the blobs of Cortado's delegate, and the allocator of each one's arena."""
+    from cortado.emit.image.reader import read_image
+
+    delegates = [one for method in info.methods for one in method.delegates if one.name == "CortadoBackend"]
+    data = path.read_bytes() if delegates else b""
+    images = [read_image(data[one.offset : one.offset + one.nbytes], f"the blob in {path}") for one in delegates]
+    return [(image, image.arena_in(one.settings)) for image, one in zip(images, delegates, strict=True)]
+
+
+def _images(path: Path) -> list["ImageInfo"]:
+    """Returns the images in a file: one, or those of a .pte's delegates."""
+    from cortado.emit.image.reader import read_image_file
+    from cortado.pte.reader import read_pte_file
+
+    if path.suffix != ".pte":
+        return [read_image_file(path)]
+    found = [image for image, _ in delegated_images(read_pte_file(path), path)]
+    if not found:
+        raise CortadoError(
+            f"{path} has no Cortado delegate, so it needs none of its kernels; expected a file of --pte delegate or of "
+            "CortadoPartitioner"
+        )
+    return found
+
+
+def _of_images(paths: list[Path]) -> tuple[list["ListedThunk"], "CortexMTargetConfig"]:
+    from cortado.base.target import from_target_string
+    from cortado.emit.image.files import every_thunk
+
+    known = every_thunk()
+    cores: dict[Core, Path] = {}
+    chosen: dict[int, ListedThunk] = {}
+    found = [(one, info) for one in paths for model in _images(one) for info in (model, *model.methods)]
+    for path, info in found:
+        cores.setdefault(info.core, path)
+        for kernel in info.kernels:
+            if kernel.id not in known:
+                raise CortadoError(
+                    f"{path} calls {kernel.name} in a way that this version of Cortado doesn't know (number "
+                    f"{kernel.id:08x}); compile it again with this version"
+                )
+            chosen[kernel.id] = known[kernel.id]
+    if len(cores) > 1:
+        (one, first), (other, second), *_ = cores.items()
+        raise CortadoError(
+            f"{first} is for {one.name} cores and {second} for {other.name}; firmware holds the kernels of one kind of "
+            "core"
+        )
+    return list(chosen.values()), from_target_string(found[0][1].target)

@@ -31,15 +31,15 @@ from cortado.cli.commands import (
     completion_command,
     doctor_command,
     inspect_command,
+    kernels_arguments,
     ops_command,
     pack_arguments,
     plan_command,
+    show_arguments,
     targets_command,
     zoo_command,
 )
-from cortado.cli.kernels import kernels_arguments
 from cortado.cli.parsing import add
-from cortado.cli.show import show_arguments
 from cortado.cli.sweep import estimate_arguments, sweep_arguments
 
 MISTAKE = "this is a bug in Cortado, not a mistake of yours; please report it with the lines above"

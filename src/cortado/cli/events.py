@@ -13,11 +13,10 @@ from cortado.cli.tables import in_columns
 
 if TYPE_CHECKING:
     from cortado.artifact.opened import Artifact
-    from cortado.scoring.events import ClassTally, EventScore, StreamEvaluation
-    from cortado.scoring.variations import VariedScore
+    from cortado.scoring.events import ClassTally, EventScore, StreamEvaluation, VariedScore
 
 TOLERANCE = 1.0  # seconds
-ALL_PHASES = -1  # defined in scoring/variations.py
+ALL_PHASES = -1  # defined in scoring/events.py
 MOST_LOUDNESS, LEAST_NOISE = 100.0, 200.0
 _OF_A_DATASET = (
     *("data", "labels", "model", "reconstruction", "saturation", "sequence", "limit", "top_k", "board_samples", "save"),
@@ -116,8 +115,15 @@ def check_together(arguments: argparse.Namespace) -> None:
 
 def evaluate_recording(arguments: argparse.Namespace, artifact: "Artifact") -> None:
     from cortado.artifact.streamed import read_recording
-    from cortado.scoring.events import decision_rule, evaluate_stream, read_events
-    from cortado.scoring.variations import VariedScore, evaluate_variations, hop_samples, variations_of
+    from cortado.scoring.events import (
+        VariedScore,
+        decision_rule,
+        evaluate_stream,
+        evaluate_variations,
+        hop_samples,
+        read_events,
+        variations_of,
+    )
 
     decision = decision_of(arguments.decide)
     rule = decision_rule(artifact, decision)

@@ -197,3 +197,11 @@ def silicon_json(found: "Silicon | None") -> dict[str, Any] | None:
         "later_cycles": list(found.later),
         "words": found.words,
     }
+
+
+def method_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--method",
+        metavar="NAME",
+        help="the method to use, for a model with several (docs/methods.md)",
+    )

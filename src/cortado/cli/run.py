@@ -144,7 +144,7 @@ def _run_lone_pte(arguments: argparse.Namespace) -> None:
     from cortado.artifact.manifest import digest, is_remembered
     from cortado.base.arrays import read_arrays
     from cortado.base.target import from_target_string
-    from cortado.pte.metadata import require_target
+    from cortado.pte.info import require_target
     from cortado.pte.reader import read_pte_file
     from cortado.run.doctor import require
     from cortado.run.executorch_host import FLOAT_TEMP_BYTES, TIMEOUT_SECONDS, run_pte

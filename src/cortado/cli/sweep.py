@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from cortado.base.errors import CortadoError, CortadoWarning
 from cortado.base.names import operator_base
-from cortado.cli.arguments import method_argument
-from cortado.cli.parsing import has_methods, shape_argument, shapes_of
+from cortado.cli.parsing import has_methods, method_argument, shape_argument, shapes_of
 from cortado.cli.tables import ProgressBar, in_columns
 from cortado.options import Border, LinearWeights, Optimize
 
 if TYPE_CHECKING:
     from cortado.base.chips import Chip
     from cortado.base.target import CortexMTargetConfig
-    from cortado.exploring.estimation import Estimate, LayerEstimate
+    from cortado.exploring import Estimate, LayerEstimate
     from cortado.options import Options
     from cortado.sweep.rows import SweepRow
 
@@ -33,7 +32,7 @@ SHOWN = 20  # rows of the Pareto front that are printed
 
 def estimate_command(arguments: argparse.Namespace) -> None:
     from cortado.base.chips import find_chip
-    from cortado.exploring.estimation import chosen_target, estimate
+    from cortado.exploring import chosen_target, estimate
 
     chip = None if arguments.chip is None else find_chip(arguments.chip)
     target = chosen_target(chip, arguments.target)  # before torch is loaded

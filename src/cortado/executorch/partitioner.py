@@ -34,9 +34,9 @@ from cortado.executorch.part import (
 )
 from cortado.frontend.rewrite.decompose import written_out
 from cortado.ir.facts import DELEGATED
-from cortado.ir.functions import NAMESPACE, computed_by
 from cortado.ir.op import registry
 from cortado.ir.portable import written
+from cortado.ir.schemas import NAMESPACE, computed_by
 
 _ONLY_BORDERS = "it quantizes or dequantizes for calls that stay outside"
 _ONLY_CONSTANTS = "it reads only constants, for calls that stay outside"

@@ -19,11 +19,11 @@ from torch.utils import _pytree as pytree
 
 from cortado.base.errors import NO_FLOAT_KERNEL, CortadoError, Reject
 from cortado.ir.facts import VALUE, FactKey
-from cortado.ir.functions import NAMESPACE as OWN_NAMESPACE
-from cortado.ir.functions import in_aten
 from cortado.ir.graph import bind, module_path, source_line
 from cortado.ir.matching import patterns_of
 from cortado.ir.patched import operators_found_once
+from cortado.ir.schemas import NAMESPACE as OWN_NAMESPACE
+from cortado.ir.schemas import in_aten
 
 Tensor = torch.Tensor
 

@@ -1,8 +1,19 @@
 """Memory planning: problem, plan, lower bound, and a validator that shares no code with the planner."""
 
-from cortado.memory.csv import read_csv, write_csv
 from cortado.memory.planner import lower_bound, plan
-from cortado.memory.problem import Buffer, Effort, Moment, Overlay, Plan, Problem, SearchEffort, peak_buffers, timeline
+from cortado.memory.problem import (
+    Buffer,
+    Effort,
+    Moment,
+    Overlay,
+    Plan,
+    Problem,
+    SearchEffort,
+    peak_buffers,
+    read_csv,
+    timeline,
+    write_csv,
+)
 from cortado.memory.validate import validate
 
 __all__ = [

@@ -13,8 +13,7 @@ from torch import nn
 from torch.func import functional_call
 
 from cortado.base.errors import CortadoError
-from cortado.onnx.bounds import Bounded, without_data
-from cortado.onnx.files import Graph, OnnxFile, Raw
+from cortado.onnx.files import Bounded, Graph, OnnxFile, Raw, without_data
 from cortado.onnx.node import Node, OnnxValue, Quantizing, Registered
 from cortado.onnx.rules import check, registered
 from cortado.onnx.spellings import CodeNames, respelled

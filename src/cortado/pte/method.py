@@ -11,6 +11,7 @@ from enum import IntEnum
 
 from cortado.pte.flatbuffer import USE_COST, FlatTable, Width
 from cortado.pte.info import (
+    METADATA_METHOD,
     ConstantStorage,
     ConstantUse,
     DataSegment,
@@ -29,8 +30,8 @@ from cortado.pte.info import (
     Storage,
     TensorInfo,
     ValueKind,
+    read_metadata,
 )
-from cortado.pte.metadata import METADATA_METHOD, read_metadata
 
 # ---- arguments -------------------------------------------------------------------------------------------
 

@@ -4,8 +4,7 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any
 
-from cortado.pte.info import Dynamism, IoQParams, Metadata, Method, MethodPort, PteConstant, PteInfo
-from cortado.pte.metadata import METADATA_METHOD
+from cortado.pte.info import METADATA_METHOD, Dynamism, IoQParams, Metadata, Method, MethodPort, PteConstant, PteInfo
 
 _LABEL = 13
 

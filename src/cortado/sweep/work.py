@@ -18,8 +18,7 @@ import torch
 from cortado.base.chips import find_chip
 from cortado.base.errors import CortadoError
 from cortado.base.target import from_target_string
-from cortado.exploring.estimation import Estimate, chosen_target, estimate_of
-from cortado.exploring.sketch import board_work, prepared, sketch
+from cortado.exploring import Estimate, board_work, chosen_target, estimate_of, prepared, sketch
 from cortado.models.sources import Source, find_function, load_function, load_model, source_of
 from cortado.options import Options
 from cortado.sweep.content import content_key, score_key

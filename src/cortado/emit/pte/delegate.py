@@ -37,8 +37,7 @@ from cortado.ir.patched import not_serialized
 from cortado.plan.planned import Planned
 from cortado.plan.program import Program
 from cortado.plan.program import Tensor as Border
-from cortado.pte.info import IoQParams
-from cortado.pte.metadata import METADATA_METHOD, metadata_text
+from cortado.pte.info import METADATA_METHOD, IoQParams, metadata_text
 
 BACKEND = "CortadoBackend"
 NHWC = (0, 2, 3, 1)

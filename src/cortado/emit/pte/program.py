@@ -31,8 +31,7 @@ from cortado.ir.graph import describe, outputs, user_inputs
 from cortado.ir.op import dequantizes, quantizes, registry
 from cortado.ir.patched import not_serialized
 from cortado.ir.schemas import overload
-from cortado.pte.info import IoQParams
-from cortado.pte.metadata import METADATA_METHOD, metadata_text
+from cortado.pte.info import METADATA_METHOD, IoQParams, metadata_text
 
 # ---- tools -----------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from cortado.frontend.rewrite.canonical import (
     check_real,
     context_body,
     fold,
+    give_scalars_a_dimension,
     inline_contexts,
     respell,
     separate,
@@ -38,7 +39,6 @@ from cortado.frontend.rewrite.integer_compare import (
 )
 from cortado.frontend.rewrite.mask_forms import may_have_masks, puts_masks, write_out_masks
 from cortado.frontend.rewrite.mask_rules import take_masks
-from cortado.frontend.rewrite.scalars import give_scalars_a_dimension
 from cortado.frontend.rewrite.signs import compare_before
 from cortado.frontend.rewrite.state import StateBuffer, count_in_integers, keep_needed
 from cortado.frontend.rewrite.writes import make_writes_plain

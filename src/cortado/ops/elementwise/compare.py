@@ -18,13 +18,13 @@ from cortado.base.numerics import Fixed, QParams, Tensor, requant
 from cortado.ir import sampling
 from cortado.ir.c_call import Number, Operand, Row
 from cortado.ir.domain import DomainRule
-from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel import ONE_ROW, RowRule, Rows
 from cortado.ir.kernel_table import PAIR, KernelRow, KernelTable
 from cortado.ir.op import Call, Lowering, Operator, Pattern
 from cortado.ir.roles import Activation, InZeroPoint, Quantization
 from cortado.ir.sampling import CaseDraw
+from cortado.ir.schemas import Functions
 from cortado.ir.work import loops
 from cortado.ops.elementwise.activation import TRUTH
 from cortado.ops.elementwise.binary import viewed

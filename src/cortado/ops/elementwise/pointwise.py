@@ -17,9 +17,9 @@ from torch._ops import OpOverload
 from torch.fx import Graph, GraphModule, Node
 
 from cortado.ir.facts import VALUE, dtype, holds_integers, is_float32, wanted_element
-from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, bind, is_call, sole_user
 from cortado.ir.matching import Match, find, patterns_of
+from cortado.ir.schemas import Functions
 from cortado.ops.meaning import CallKind, calls
 
 Tensor = torch.Tensor

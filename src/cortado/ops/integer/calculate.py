@@ -16,12 +16,12 @@ from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.ir import sampling
 from cortado.ir.c_call import Number, Operand, Row
-from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel_table import only
 from cortado.ir.op import Call, Lowering, Operator, Pattern
 from cortado.ir.roles import Plain, Quantization
 from cortado.ir.sampling import CaseDraw
+from cortado.ir.schemas import Functions
 from cortado.ir.work import Work, loops
 from cortado.ops.io.widen import as_words
 

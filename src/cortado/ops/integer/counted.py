@@ -13,10 +13,10 @@ from torch.fx import Node
 from cortado.base.element import INT16, INT32, Element
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import QParams, Tensor
-from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, describe, shape
 from cortado.ir.op import Lowering, Pattern
 from cortado.ir.roles import Activation, Plain, Quantization
+from cortado.ir.schemas import Functions
 from cortado.ops.elementwise import activation, function_tables
 from cortado.ops.elementwise.pointwise import computed, text_of
 from cortado.ops.integer.calculate import CALCULATE_INT, How

@@ -17,12 +17,12 @@ from cortado.ir import sampling
 from cortado.ir.c_call import Number, Operand, Row
 from cortado.ir.domain import WORDS, DomainRule, Interval, Making
 from cortado.ir.facts import IN_FLOAT, dtype
-from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.kernel_table import only
 from cortado.ir.op import Call, Lowering, Operator, Pattern
 from cortado.ir.roles import Plain, Quantization
 from cortado.ir.sampling import CaseDraw
+from cortado.ir.schemas import Functions
 from cortado.ir.work import Work, loops
 from cortado.ops.float_graph import add_permute, add_view
 from cortado.ops.integer.calculate import How, words

@@ -15,10 +15,10 @@ from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.ir.domain import DomainRule, Interval, Making, overloads
 from cortado.ir.facts import dtype, wanted_element
-from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, is_call, shape
 from cortado.ir.op import Lowering, Operator, Pattern
 from cortado.ir.roles import Mask, Plain, Quantization
+from cortado.ir.schemas import Functions
 from cortado.ops.elementwise.activation import TRUTH, all_codes, table
 from cortado.ops.elementwise.binary import broadcast_to
 from cortado.ops.elementwise.compare import COMPARED, COMPARED_IDS

@@ -15,10 +15,10 @@ from torch.fx import Node
 from cortado.base.numerics import Tensor
 from cortado.ir.domain import Making
 from cortado.ir.facts import dtype
-from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.op import Lowering, Pattern
 from cortado.ir.roles import Plain, Quantization
+from cortado.ir.schemas import Functions
 from cortado.ops.elementwise.binary import padded
 from cortado.ops.elementwise.pointwise import uniform_value
 from cortado.ops.float_graph import add_constant, add_view

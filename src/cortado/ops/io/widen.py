@@ -14,12 +14,12 @@ from cortado.base.numerics import Tensor
 from cortado.ir import sampling
 from cortado.ir.c_call import Bytes, Number, Operand, Row
 from cortado.ir.facts import dtype
-from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, describe
 from cortado.ir.kernel_table import only
 from cortado.ir.op import Lowering, Operator, Pattern
 from cortado.ir.roles import Plain, Quantization
 from cortado.ir.sampling import CaseDraw
+from cortado.ir.schemas import Functions
 from cortado.ir.work import loops
 
 WIDTHS = {torch.int8: (1, 1), torch.uint8: (1, 0), torch.bool: (1, 0), torch.int16: (2, 1)}  # bytes, signed

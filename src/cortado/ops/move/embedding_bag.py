@@ -17,13 +17,13 @@ from cortado.base.errors import Reject
 from cortado.base.numerics import Fixed, Tensor, clamp_int8, requant
 from cortado.ir import sampling
 from cortado.ir.c_call import Operand, Row
-from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.kernel import Array, Field
 from cortado.ir.kernel_table import KernelRow, KernelTable
 from cortado.ir.op import Call, Decomposition, ElementOf, Lowering, Operator, Pattern, Rewrite
 from cortado.ir.roles import Activation, InZeroPoint, OutZeroPoint, Quantization
 from cortado.ir.sampling import CaseDraw
+from cortado.ir.schemas import Functions
 from cortado.ir.work import Work, loops
 from cortado.ops import reach
 from cortado.ops.conv.convolution import check_sums

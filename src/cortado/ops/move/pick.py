@@ -16,12 +16,12 @@ from cortado.base.numerics import Tensor
 from cortado.ir import sampling
 from cortado.ir.c_call import Absent, Argument, Bytes, Number, Operand, Row, Written
 from cortado.ir.facts import holds_integers
-from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, taken_from
 from cortado.ir.kernel_table import KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, operator_of
 from cortado.ir.roles import Activation, Plain, Quantization, SharedWith
 from cortado.ir.sampling import CaseDraw
+from cortado.ir.schemas import Functions
 from cortado.ir.work import Work, loops
 from cortado.ops.io.widen import as_words
 

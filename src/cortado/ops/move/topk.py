@@ -16,13 +16,13 @@ from cortado.base.element import CODES, FLOAT32, INT8, INT32
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
-from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.kernel import ONE_ROW, Rows
 from cortado.ir.kernel_table import KernelTable
 from cortado.ir.op import Call, Decomposition, ElementOf, Lowering, Operator, Pattern, Result, Rewrite
 from cortado.ir.roles import Activation, Plain, Quantization
 from cortado.ir.sampling import CaseDraw
+from cortado.ir.schemas import Functions
 from cortado.ir.work import Work, loops
 from cortado.ops.float_graph import add_permute, replace_result
 from cortado.ops.move.pick import PICKED, POSITIONS, VALUES, by_results

@@ -14,12 +14,12 @@ from torch.fx import Node
 from cortado.base.element import INT32, element_of
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor, clamp_int8, divide_round_away, requant
-from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.kernel_table import PAIR, by_element
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Rewrite
 from cortado.ir.roles import InZeroPoint, Multiplier, OutZeroPoint, Quantization
 from cortado.ir.sampling import CaseDraw
+from cortado.ir.schemas import Functions
 from cortado.ir.work import loops
 from cortado.ops import reach
 from cortado.ops.float_graph import add_view

@@ -20,13 +20,13 @@ from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor, clamp_int8
 from cortado.ir.c_call import Absent, Operand, Row
 from cortado.ir.facts import dtype
-from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, bind, is_call, shape
 from cortado.ir.kernel import ONE_ROW, Rows
 from cortado.ir.kernel_table import PAIR, KernelRow, KernelTable
 from cortado.ir.op import Call, Lowering, Operator, Pattern, Rewrite
 from cortado.ir.roles import Activation, Multiplier, OutZeroPoint, Quantization
 from cortado.ir.sampling import CaseDraw
+from cortado.ir.schemas import Functions
 from cortado.ir.work import Work, loops
 from cortado.ops.elementwise import binary
 from cortado.ops.elementwise.functions import LONGEST, root_argument, squared, summed

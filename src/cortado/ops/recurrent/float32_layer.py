@@ -39,8 +39,8 @@ from cortado.ops.elementwise.float32_function import FLOAT_FUNCTION
 from cortado.ops.floats import NO_BOUNDS, FloatArray, quiet, stored
 from cortado.ops.recurrent import layer as recurrent
 from cortado.ops.recurrent.forms import GRU_LAYER, LSTM_CELLS, LSTM_LAYER, RNN_LAYER
+from cortado.ops.recurrent.kinds import CELLS, STATES, WRITTEN, cells_shape
 from cortado.ops.recurrent.layer import LayerKind
-from cortado.ops.recurrent.lstm import CELLS, STATES, WRITTEN, cells_shape
 
 PATHS = ("x", "h")  # of the input, of the state
 FLOAT_BYTES = 4

@@ -13,9 +13,9 @@ from torch._ops import OpOverload
 from torch.fx import Node
 
 from cortado.base.errors import Reject
-from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, bind, is_call, shape
 from cortado.ir.op import Lowering, Pattern, Rewrite
+from cortado.ir.schemas import Functions
 from cortado.ops.float_graph import (
     add_constant,
     add_permute,

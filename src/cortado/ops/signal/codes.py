@@ -11,10 +11,10 @@ from torch.fx import Node
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Fixed
 from cortado.ir.facts import dtype, qparams
-from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, describe, shape
 from cortado.ir.op import Lowering, Pattern, operator_of
 from cortado.ir.roles import Activation, Quantization
+from cortado.ir.schemas import Functions
 from cortado.ops.signal.fft import WINDOW_BITS, fft_of
 from cortado.ops.signal.input_codes import SAMPLES, as_samples
 from cortado.ops.signal.spectrum import (

@@ -28,13 +28,13 @@ from cortado.ir import sampling
 from cortado.ir.c_call import Absent, Argument, Operand, Row, Written
 from cortado.ir.domain import DomainRule
 from cortado.ir.facts import CLAMP, qparams
-from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, describe, taken_from
 from cortado.ir.kernel import Array, Field
 from cortado.ir.kernel_table import KernelRow, KernelTable
 from cortado.ir.op import Call, Lowering, Operator, Pattern, Result
 from cortado.ir.roles import Activation, High, Low, Multiplier, Plain, Quantization
 from cortado.ir.sampling import CaseDraw
+from cortado.ir.schemas import Functions
 from cortado.ir.work import Work, loops
 from cortado.ops.signal.sections import COEFFICIENT_BITS, LARGEST, LIFT, SectionIntegers, in_integers, pole_size
 

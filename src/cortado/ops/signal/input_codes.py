@@ -17,13 +17,13 @@ from cortado.ir import sampling
 from cortado.ir.c_call import Bytes, Operand, Row
 from cortado.ir.domain import DomainRule
 from cortado.ir.facts import dtype, holds_integers
-from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound
 from cortado.ir.kernel import ONE_ROW, Rows
 from cortado.ir.kernel_table import only
 from cortado.ir.op import Call, Lowering, Operator, Pattern
 from cortado.ir.roles import Activation, Quantization, SharedWith
 from cortado.ir.sampling import CaseDraw
+from cortado.ir.schemas import Functions
 from cortado.ir.work import Work, loops
 
 _WIDTHS = {torch.int8: (1, 1), torch.uint8: (1, 0), torch.int16: (2, 1)}  # bytes, signed

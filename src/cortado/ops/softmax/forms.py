@@ -16,10 +16,10 @@ from cortado.base.element import INT8
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.ir.facts import dtype
-from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.op import Lowering, Pattern, Rewrite
 from cortado.ir.roles import Quantization, SharedWith
+from cortado.ir.schemas import Functions
 from cortado.ops.elementwise.activation import all_codes, table
 from cortado.ops.elementwise.requantize import requantized
 from cortado.ops.elementwise.where import WHERE

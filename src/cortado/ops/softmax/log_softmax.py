@@ -22,13 +22,13 @@ from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Fixed, QParams, Tensor, clamp_int8, requant
 from cortado.base.target import Core
 from cortado.ir.c_call import Number, Operand, Row
-from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, describe, shape
 from cortado.ir.kernel import ONE_ROW, Field, Rows
 from cortado.ir.kernel_table import SPAN, KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern
 from cortado.ir.roles import Activation, OutZeroPoint, Quantization
 from cortado.ir.sampling import CaseDraw
+from cortado.ir.schemas import Functions
 from cortado.ir.work import Marks, Work, loops
 from cortado.ops.softmax import softmax
 from cortado.ops.softmax.masked_softmax import draw_rows, hidden, kept_work, mask_codes, roles

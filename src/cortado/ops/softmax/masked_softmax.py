@@ -30,13 +30,13 @@ from cortado.base.target import Core
 from cortado.ir import sampling
 from cortado.ir.c_call import Absent, Callee, Operand, Row
 from cortado.ir.facts import dtype
-from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, describe, shape
 from cortado.ir.kernel import ONE_ROW, Array, Field, Rows
 from cortado.ir.kernel_table import SPAN, KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern
 from cortado.ir.roles import Activation, Mask, Quantization, Role
 from cortado.ir.sampling import CaseDraw
+from cortado.ir.schemas import Functions
 from cortado.ir.work import Calls, Marks, Quantities, Work, loops
 from cortado.ops.elementwise.activation import all_codes
 from cortado.ops.float_graph import constant_data, is_constant

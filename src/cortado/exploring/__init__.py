@@ -1,1 +1,0 @@
-"""Estimates of a network before there is data to calibrate it with."""
