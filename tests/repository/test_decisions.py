@@ -23,12 +23,11 @@ from cortado.ops.signal.pairs import EACH, FORMS, HALF_SPECTRA
 from helpers.paths import ROOT
 
 SRC = ROOT / "src" / "cortado"
-MOST = 23
+MOST = 21
 REGISTRIES = (decomposition_table, EACH, FORMS, HALF_SPECTRA)  # which say something of every call, like the records
 STRUCTURE = (VIEW, TRANSPOSE, VIEW.name, TRANSPOSE.name, *VIEW_CALLS)
 _CHANNELS = "the pass is about channels of convolutions, by the places of their constants"
 _LAST = "the pass is about recurrent layers and the slice behind them"
-_LOOPS = "feedback keeps int16, and what it reads of spectra"
 _PT2E = "layers of models that come quantized, under all of torch's names"
 _DESCENT = "the pass is about sums, squares and products of matrices in float32"
 _SPECTROGRAM = "the pictures of report.html are of spectra"
@@ -38,8 +37,6 @@ DECISIONS: dict[tuple[str, str], str] = {
     ("frontend/capture/eager.py", "torch.ops.aten.convolution.default"): "eager torch differs by rank there",
     ("frontend/capture/numbers.py", "aten.item.default"): "how torch.export writes a number that a tensor holds",
     ("frontend/capture/numbers.py", "aten.select.int"): "what reads such a number",
-    ("frontend/precision/elements.py", "(FILTER_OF, SPECTRUM_OF)"): _LOOPS,
-    ("frontend/precision/elements.py", "FILTER_OF"): _LOOPS,
     ("frontend/quantize/prequantized.py", "_NORMS"): _PT2E,
     ("frontend/quantize/prequantized.py", "_WEIGHTED"): _PT2E,
     ("frontend/rewrite/canonical.py", "aten.to.dtype"): "the one spelling of conversions",

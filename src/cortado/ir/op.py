@@ -73,6 +73,15 @@ class Priority(IntEnum):
 
 
 @dataclass(frozen=True)
+class SignalReader:
+    """A call that reads a signal in 16-bit samples: 8 bits would lose its quiet parts."""
+
+    signal: str  # the argument
+    state: str | None = None  # the argument with state that the call keeps in more bits than its codes have
+    filters: bool = False  # its result is a signal again
+
+
+@dataclass(frozen=True)
 class Pattern:
     """A mapping from aten nodes to calls of operators."""
 
@@ -93,6 +102,7 @@ class Pattern:
     rounds_once: bool = False
     # Which values of its input a constant mask hides, so that calibration leaves them out.
     hidden: Callable[[Bound], Tensor | None] | None = None
+    reader: SignalReader | None = None  # what it reads of a signal, if it reads one
     keeps_bits: bool = False  # its state keeps 16 bits between steps, whatever the width of its codes
     # Computes the same in float, where ExecuTorch can't take the aten call itself; same arguments.
     in_float: Callable[..., Tensor] | None = None

@@ -26,12 +26,10 @@ from cortado.frontend.rewrite.state import becomes, holders, results, user_outpu
 from cortado.ir.facts import VALUE, FactKey, is_float32, note_element, wanted_element
 from cortado.ir.graph import bind, computed_call, describe, module_path, shape, sole_user
 from cortado.ir.matching import Match, decide, patterns_of, takes
-from cortado.ir.op import Pattern
+from cortado.ir.op import Pattern, SignalReader
 from cortado.ir.roles import Joined, Plain, SharedWith
 from cortado.ops.elementwise.pointwise import is_pointwise, is_table
 from cortado.ops.probing import attempt
-from cortado.ops.signal.codes import SPECTRUM_OF
-from cortado.ops.signal.filter import FILTER_OF
 from cortado.options import Activations, Options
 
 EXPANDED = 0.95  # the share of a function's range in the last decade; 0.9 for a linear one
@@ -183,21 +181,31 @@ def _all(graph: Graph) -> Elements:
 def _of_signals(graph: Graph) -> dict[Node, Element]:
     """Selects filters, and everything that leads to a filter or a spectrum: these read 16-bit samples, and an 8-bit
     call before them would remove what the quiet bands consist of."""
-    readers = [node for node in graph.nodes if node.target in (FILTER_OF, SPECTRUM_OF)]
-    found: dict[Node, Element] = {node: WIDE for node in readers if node.target == FILTER_OF}
-    for node in found:
-        before = bind(node)["before"]
-        if before is not None:
-            WHY.note(before, "the state of a filter, in words of 32 bits")
+    readers = {node: how for node in graph.nodes if (how := _signal_reader(node)) is not None}
+    found: dict[Node, Element] = {node: WIDE for node, how in readers.items() if how.filters}
+    for node, how in readers.items():
+        state = None if how.state is None else bind(node)[how.state]
+        if state is not None:
+            WHY.note(state, "the state of a filter, in words of 32 bits")
 
     def fits(node: Node) -> bool:
         return is_float32(node) and _may_be_wide(node)
 
-    signals = [bind(node)["signal"] for node in readers]
+    signals = [bind(node)[how.signal] for node, how in readers.items()]
     expanded = [one for node in readers if node not in found for one in _expanded(node)]
     return found | dict.fromkeys(
         [*expanded, *_reached(list(filter(fits, signals)), lambda one: filter(fits, one.all_input_nodes))], WIDE
     )
+
+
+def _signal_reader(node: Node) -> SignalReader | None:
+    """Returns what a call reads of a signal; None if it reads none."""
+    return next((one.reader for one in patterns_of(node.target) if one.reader is not None), None)
+
+
+def _is_filter(node: Node) -> bool:
+    reader = _signal_reader(node)
+    return reader is not None and reader.filters
 
 
 def _expanded(bands: Node) -> list[Node]:
@@ -228,7 +236,7 @@ def _expands(function: Node) -> bool:
 def _of_samples(graph: Graph) -> dict[Node, Element]:
     """Selects everything from 16-bit samples, or a filter, to an output that is a signal again: a filter without
     feedback, decimation, a mean, a peak. Its quiet parts would not survive 8 bits."""
-    heads = {node for node in graph.nodes if node.target == FILTER_OF or _reads_samples(node)}
+    heads = {node for node in graph.nodes if _is_filter(node) or _reads_samples(node)}
     following = becomes(graph)
 
     def earlier(node: Node) -> Iterable[Node]:

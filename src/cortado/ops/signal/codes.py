@@ -12,7 +12,7 @@ from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Fixed
 from cortado.ir.facts import dtype, qparams
 from cortado.ir.graph import Bound, describe, shape
-from cortado.ir.op import Lowering, Pattern, operator_of
+from cortado.ir.op import Lowering, Pattern, SignalReader, operator_of
 from cortado.ir.roles import Activation, Quantization
 from cortado.ir.schemas import Functions
 from cortado.ops.signal.fft import WINDOW_BITS, fft_of
@@ -209,4 +209,6 @@ def is_spectrum(node: Node) -> bool:
     return node.target is SPECTRUM_OF
 
 
-SPECTRUM_PATTERN = Pattern(aten=(SPECTRUM_OF,), match=match, lower=lower, fuses_clamp=True)
+SPECTRUM_PATTERN = Pattern(
+    aten=(SPECTRUM_OF,), match=match, lower=lower, fuses_clamp=True, reader=SignalReader("signal")
+)
