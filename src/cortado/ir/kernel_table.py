@@ -15,6 +15,7 @@ from cortado.base.element import CODES, INT8, Element
 from cortado.base.errors import CortadoError
 from cortado.base.target import Core
 from cortado.ir.c_call import Argument, CCall, Number, Operand, Row
+from cortado.ir.c_structs import descriptor
 from cortado.ir.kernel import Called, Field, Kernel, Rows
 from cortado.ir.op import Call, Kernels
 from cortado.ir.work import Work
@@ -41,7 +42,7 @@ class KernelRow:
     fits: Callable[[Call], bool] | None = None
     arguments: tuple[Argument, ...] = SPAN
     struct: str | None = None
-    fields: Callable[[Call], Mapping[str, Field]] | None = None
+    fields: Callable[[Call], Mapping[str, Field]] | None = None  # members that are no parameters of the call
     numbers: Callable[[Call], tuple[int, ...]] | None = None  # for each Number among the arguments
     scratch: Callable[[Call], int] | None = None
     scratch_check: str | None = None  # the C function that computes it; None: the kernel's name and `_scratch`
@@ -66,11 +67,12 @@ class KernelRow:
         scratch = 0 if self.scratch is None else self.scratch(call)
         numbers = () if self.numbers is None else self.numbers(call)
         given = tuple(numbers[one.index] if isinstance(one, Number) else one for one in self.arguments)
+        own = {} if self.fields is None else self.fields(call)
         check = self.scratch_check or f"{self.symbol}_scratch"
         return Kernel(
             call=CCall(f"cortado_{self.symbol}", given),
             struct=self.struct,
-            fields={} if self.fields is None else self.fields(call),
+            fields={} if self.struct is None else descriptor(self.struct, call, own),
             scratch=scratch,
             scratch_check=CCall(f"cortado_{check}", (Operand.LAYER,)) if scratch else None,
             work=self.work(call) if callable(self.work) else self.work,

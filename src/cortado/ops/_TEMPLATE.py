@@ -137,20 +137,13 @@ def rows(call: Call) -> Rows | None:
 
 
 def fields(call: Call) -> dict[str, int]:
-    """Returns the members of the descriptor: numbers, tuples for inline arrays, Array for constants, None for NULL."""
-    return {
-        "a_zero": call["self_zero_point"],
-        "a_multiplier": call["self_multiplier"],
-        "a_shift": call["self_shift"],
-        "b_zero": call["end_zero_point"],
-        "b_multiplier": call["end_multiplier"],
-        "b_shift": call["end_shift"],
-        "out_zero": call["output_zero_point"],
-        "out_multiplier": call["output_multiplier"],
-        "out_shift": call["output_shift"],
-        "act_min": call["activation_min"],
-        "act_max": call["activation_max"],
-    }
+    """Returns those members of the descriptor that are no parameters of the call under C's names (a_zero is
+    self_zero_point, act_min activation_min; ir/c_structs.py): numbers, tuples for inline arrays, Array for constants,
+    None for NULL."""
+    return {f"b_{part}": call[f"end_{name}"] for part, name in _PARTS.items()}
+
+
+_PARTS = {"zero": "zero_point", "multiplier": "multiplier", "shift": "shift"}
 
 
 def work(call: Call) -> Work:

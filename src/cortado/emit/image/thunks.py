@@ -13,7 +13,7 @@ from functools import cached_property
 
 from cortado.emit.c.library import more_headers
 from cortado.emit.c.text import call_text, parameters
-from cortado.emit.image.structs import POINTER, Structure, structures
+from cortado.ir.c_structs import POINTER, Structure, structures
 from cortado.ir.kernel import Kernel
 
 _NUMBER = re.compile(r"\bnumber\[(\d+)\]")

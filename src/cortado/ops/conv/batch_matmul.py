@@ -256,21 +256,11 @@ def _sizes(call: Call) -> dict[str, int]:
 
 def _wide_fields(call: Call) -> dict[str, int]:
     sizes = _sizes(call)
-    factor = {"multiplier": call["output_multiplier"], "shift": call["output_shift"]}
-    return {**sizes, "sum_shift": sum_shift(sizes["depth"]), **factor}
+    return {**sizes, "sum_shift": sum_shift(sizes["depth"])}
 
 
 def _fields(call: Call) -> dict[str, int]:
-    return {
-        **_sizes(call),
-        "lhs_zero": -call["lhs_zero_point"],
-        "rhs_zero": -call["rhs_zero_point"],
-        "out_zero": call["output_zero_point"],
-        "multiplier": call["output_multiplier"],
-        "shift": call["output_shift"],
-        "act_min": INT8.low,
-        "act_max": INT8.high,
-    }
+    return {**_sizes(call), "lhs_zero": -call["lhs_zero_point"], "rhs_zero": -call["rhs_zero_point"]}
 
 
 def _work_of(terms: tuple[str, ...], call: Call) -> Work:
@@ -283,12 +273,12 @@ def _work_of(terms: tuple[str, ...], call: Call) -> Work:
 
 def _fits(isa: Core, call: Call) -> bool:
     fields = _fields(call)
-    return packing.fits_batch_matmul(fields["rows"], fields["cols"], fields["depth"], fields["shift"], isa)
+    return packing.fits_batch_matmul(fields["rows"], fields["cols"], fields["depth"], call["output_shift"], isa)
 
 
 def _fits_lanes(call: Call) -> bool:
     fields = _fields(call)
-    return packing.fits_batch_matmul_lanes(fields["rows"], fields["cols"], fields["depth"], fields["shift"])
+    return packing.fits_batch_matmul_lanes(fields["rows"], fields["cols"], fields["depth"], call["output_shift"])
 
 
 def _lanes_scratch(call: Call) -> int:

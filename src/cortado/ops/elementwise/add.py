@@ -190,15 +190,6 @@ def _fields(call: Call) -> dict[str, int]:
     }
 
 
-def _wide_fields(call: Call) -> dict[str, int]:
-    names = {"a": "self", "b": "other", "out": "output"}
-    parts = {f"{mine}_{part}": call[f"{name}_{part}"] for mine, name in names.items() for part in _FACTOR}
-    return {**parts, "act_min": call["activation_min"], "act_max": call["activation_max"]}
-
-
-_FACTOR = ("multiplier", "shift")
-
-
 def _channel_vectors(call: Call) -> Work:
     """Counts four channels of all pixels at a time."""
     channels = binary.channels(call)[0]
@@ -244,7 +235,7 @@ _CHANNEL = replace(
     work=lambda call: loops("calls calls*channels outputs", channels=binary.channels(call)[0]),
 )
 # The int16 kernels are the same for every core; they round with the multiply that the core has.
-_WIDE = replace(_WHOLE, reads=INT16, struct="cortado_add_s16_t", fields=_wide_fields, work=binary.wide_work)
+_WIDE = replace(_WHOLE, reads=INT16, struct="cortado_add_s16_t", fields=None, work=binary.wide_work)
 
 KERNELS = KernelTable(
     (

@@ -165,18 +165,6 @@ def rows(call: Call) -> Rows:
     return Rows((first, second), pixelwise=True, elementwise=True)
 
 
-def _fields(call: Call) -> dict[str, int]:
-    return {
-        "a_zero": call["self_zero_point"],
-        "a_multiplier": call["self_multiplier"],
-        "a_shift": call["self_shift"],
-        "b_zero": call["other_zero_point"],
-        "b_multiplier": call["other_multiplier"],
-        "b_shift": call["other_shift"],
-        "accepts": call["accepts"],
-    }
-
-
 def _steps(call: Call) -> tuple[int, ...]:
     return (*steps_of(call.shape("self"), call.shape("other"), out=output_shape(call)), call["accepts"])
 
@@ -187,7 +175,6 @@ _CODES = KernelRow(
     INT8,
     arguments=PAIR,
     struct="cortado_compare_t",
-    fields=_fields,
     work=lambda call: loops("calls outputs outputs*unlike", unlike=codes_of(call, "self") != codes_of(call, "other")),
 )
 

@@ -81,23 +81,6 @@ def split_gate(bound: Bound) -> Node:
 # ---- the C kernel --------------------------------------------------------------------------------------------
 
 
-def _fields(call: Call) -> dict[str, int]:
-    return {
-        "a_zero": call["self_zero_point"],
-        "b_zero": call["other_zero_point"],
-        "out_zero": call["output_zero_point"],
-        "out_multiplier": call["output_multiplier"],
-        "out_shift": call["output_shift"],
-        "act_min": INT8.low,
-        "act_max": INT8.high,
-    }
-
-
-def _wide_fields(call: Call) -> dict[str, int]:
-    factor = {"multiplier": call["output_multiplier"], "right": -call["output_shift"]}
-    return {**factor, "act_min": INT16.low, "act_max": INT16.high}
-
-
 def _vector_work(call: Call) -> Work:
     """Counts eight numbers at a time; with a channel operand, eight channels of all pixels."""
     width = binary.by_channel(call)
@@ -134,14 +117,19 @@ _WHOLE = KernelRow(
     INT8,
     arguments=PAIR,
     struct="cortado_mul_t",
-    fields=_fields,
     work=lambda call: binary.work(binary.by_channel(call), INT8.low),
 )
 _CHANNEL = replace(
     _WHOLE, symbol="mul_channel_s8", fits=binary.is_by_channel, arguments=(*PAIR, Number(0)), numbers=binary.channels
 )
 _VECTORS = replace(_WHOLE, symbol="mul_s8__mve", cores=(Core.MVE,), fits=_fits_mve, work=_vector_work)
-_WIDE = replace(_WHOLE, reads=INT16, struct="cortado_mul_s16_t", fields=_wide_fields, work=binary.wide_work)
+_WIDE = replace(
+    _WHOLE,
+    reads=INT16,
+    struct="cortado_mul_s16_t",
+    work=binary.wide_work,
+    fields=lambda call: {"right": -call["output_shift"]},
+)
 
 KERNELS = KernelTable(
     (

@@ -101,13 +101,7 @@ def _fields(call: Call) -> dict[str, int]:
     return {
         "in_bytes": given.bytes,
         "out_bytes": call.element.bytes,
-        "in_zero": call["input_zero_point"],
         "up": UPS[given.bits],
-        "multiplier": call["output_multiplier"],
-        "shift": call["output_shift"],
-        "out_zero": call["output_zero_point"],
-        "act_min": call["activation_min"],
-        "act_max": call["activation_max"],
     }
 
 
@@ -117,7 +111,7 @@ _WIDENED = KernelRow(
     INT16,
     fits=is_widened,
     struct="cortado_widen_codes_t",
-    fields=lambda call: {"in_zero": call["input_zero_point"], "left": left_shift(call)},
+    fields=lambda call: {"left": left_shift(call)},
     work=ELEMENTS,
 )
 _LIMITED = KernelRow(
@@ -126,7 +120,6 @@ _LIMITED = KernelRow(
     INT8,
     fits=is_limited,
     struct="cortado_limit_codes_t",
-    fields=lambda call: {"out_zero": call["output_zero_point"]},
     work=ELEMENTS,
 )
 _SCALED = KernelRow(

@@ -22,7 +22,7 @@ from cortado.base.numerics import Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import Operand, Row
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, add_call, shape
-from cortado.ir.kernel import Array, Field, RowRule, Rows
+from cortado.ir.kernel import Field, RowRule, Rows
 from cortado.ir.kernel_table import WINDOW, KernelRow, KernelTable
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Rewrite
 from cortado.ir.roles import Activation, Quantization, SharedWith
@@ -126,8 +126,6 @@ def _fields(call: Call) -> dict[str, Field]:
         "out_h": call.out_shape[1],
         "out_w": call.out_shape[2],
         "shift_h": (_factor(call) or 1).bit_length() - 1,
-        "rows": Array(call.array("rows")),
-        "columns": Array(call.array("columns")),
     }
 
 

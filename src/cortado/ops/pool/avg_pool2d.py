@@ -207,10 +207,6 @@ def pool_window(call: Call, dilation: int = 1) -> Window:
     return Window(**fields, in_c=channels, out_c=call.out_shape[3])
 
 
-def _fields(call: Call) -> dict[str, int]:
-    return {**pool_fields(call), "act_min": call.element.low, "act_max": call.element.high}
-
-
 def _fits(call: Call) -> bool:
     return packing.fits_avg_pool2d(*call["kernel_size"])
 
@@ -224,7 +220,7 @@ _WINDOWS = KernelRow(
     INT8,
     arguments=(*WINDOW, Operand.SCRATCH),
     struct="cortado_pool2d_t",
-    fields=_fields,
+    fields=pool_fields,
     work=lambda call: pool(pool_window(call), call.element.low),
 )
 
@@ -335,7 +331,6 @@ def _mean_fields(call: Call) -> dict[str, int]:
         "in_w": width,
         "channels": channels,
         "start": call["pixels"] * call["input_offset"],
-        "out_offset": call["output_offset"],
         "multiplier": call["requantize_multiplier"],
         "shift": call["requantize_shift"],
     }

@@ -120,11 +120,7 @@ def rows(call: Call) -> Rows:
 
 
 def _fields(call: Call) -> dict[str, int]:
-    return {
-        **pool_fields(call, call["dilation"][1]),
-        "act_min": call["activation_min"],
-        "act_max": call["activation_max"],
-    }
+    return pool_fields(call, call["dilation"][1])
 
 
 def _work(call: Call) -> Work:

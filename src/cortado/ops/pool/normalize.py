@@ -304,20 +304,12 @@ def _fields(call: Call) -> dict[str, Field]:
     first, dim, (channels, pixels) = call["first"], call["dim"], _sizes(call)
     factors = {name: call.array(name) for name in ("scale", "offset")}
     return {
-        "groups": call["groups"],
         "channels": channels // call["groups"],
         "pixels": pixels,
         "channel_stride": 1 if dim != first else pixels,
         "pixel_stride": channels if dim != first else 1,
-        "centered": int(call["centered"]),
-        "in_zero": call["input_zero_point"],
         "epsilon_high": call["epsilon"] >> 31,
         "epsilon_low": call["epsilon"] & INT32.high,
-        "variance_shift": call["variance_shift"],
-        "exponent": call["exponent"],
-        "fraction_bits": call["fraction_bits"],
-        "act_min": call["activation_min"],
-        "act_max": call["activation_max"],
         "by_channel": int(len(factors["scale"]) > 1),
         **{name: Array(np.ascontiguousarray(data)) for name, data in factors.items()},
     }

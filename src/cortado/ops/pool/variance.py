@@ -117,13 +117,7 @@ def lower(lowering: Lowering) -> Node:
 
 
 def _fields(call: Call) -> dict[str, int]:
-    return {
-        "length": call.shape("input")[1],
-        "root": int(call["root"]),
-        "out_zero": call["output_zero_point"],
-        "out_multiplier": call["output_multiplier"],
-        "out_shift": call["output_shift"],
-    }
+    return {"length": call.shape("input")[1]}
 
 
 def _work(call: Call) -> Work:

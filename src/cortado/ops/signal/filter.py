@@ -31,7 +31,7 @@ from cortado.ir.facts import CLAMP, qparams
 from cortado.ir.graph import Bound, describe, taken_from
 from cortado.ir.kernel import Array, Field
 from cortado.ir.kernel_table import KernelRow, KernelTable
-from cortado.ir.op import Call, Lowering, Operator, Pattern, Result
+from cortado.ir.op import Call, Lowering, Operator, Pattern, Result, SignalReader
 from cortado.ir.roles import Activation, High, Low, Multiplier, Plain, Quantization
 from cortado.ir.sampling import CaseDraw
 from cortado.ir.schemas import Functions
@@ -102,8 +102,6 @@ def _fields(call: Call) -> dict[str, Field]:
         "sections": call.shape("coefficients")[0],
         "out_multiplier": call["multiplier"],
         "out_shift": call["shift"],
-        "act_min": call["activation_min"],
-        "act_max": call["activation_max"],
         "coefficients": Array(call.array("coefficients").astype(np.int32)),
     }
 
@@ -291,5 +289,11 @@ def _integers(bound: Bound) -> SectionIntegers:
 
 
 STATE_PATTERN = Pattern(aten=(FILTER_STATE,), match=match_state, lower=lower_state)
-FILTER_PATTERN = Pattern(aten=(FILTER_OF,), match=match, lower=lower, fuses_clamp=True)
+FILTER_PATTERN = Pattern(
+    aten=(FILTER_OF,),
+    match=match,
+    lower=lower,
+    fuses_clamp=True,
+    reader=SignalReader("signal", state="before", filters=True),
+)
 FILTER_DOMAIN = DomainRule(aten=(FILTER_OF,), real=lambda making, bound: bound.node)

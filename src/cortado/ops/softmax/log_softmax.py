@@ -126,18 +126,7 @@ def lower(lowering: Lowering) -> Node:
 
 
 def _fields(call: Call) -> dict[str, Field]:
-    """Returns the descriptor members that are numbers."""
-    return {
-        "diff_min": call["diff_min"],
-        "slope": call["slope"],
-        "log_multiplier": call["log_multiplier"],
-        "log_shift": call["log_shift"],
-        "fraction_bits": call["fraction_bits"],
-        "out_zero": call["output_zero_point"],
-        "act_min": INT8.low,
-        "act_max": INT8.high,
-        "exp_table": softmax.exp_table(call),
-    }
+    return {"exp_table": softmax.exp_table(call)}
 
 
 def _sizes(call: Call) -> dict[str, int]:

@@ -287,8 +287,7 @@ BY_TABLE = (("softmax_table_s8__mve", (Core.MVE,)), ("softmax_table_s8", EVERY_C
 
 
 def _fields(call: Call) -> dict[str, Field]:
-    factor = {"in_multiplier": call["input_multiplier"], "in_shift": call["input_shift"]}
-    return {**factor, "diff_min": call["diff_min"], "exp_table": exp_table(call)}
+    return {"exp_table": exp_table(call)}
 
 
 def wide_fields(call: Call) -> dict[str, Field]:
