@@ -21,7 +21,8 @@ from cortado.base.target import Isa, from_target_string
 from cortado.emit.pte.program import Pte, emit_pte
 from cortado.ir.op import Operator, registry
 from cortado.plan.lowered import LoweredGraph, lowered_graph
-from cortado.run.executorch_host import DelegateKernels, delegate_library, run_pte
+from cortado.run import toolchain
+from cortado.run.executorch_host import HOST_FLAGS, DelegateKernels, include_dirs, run_pte, wheel
 from helpers import cases
 from helpers.networks import lowered
 from helpers.operator_cases import cases_of
@@ -215,9 +216,16 @@ def delegated_events(
 ) -> list[DelegatedEvent]:
     """Runs `model.pte` of a folder three times on the real runtime, with a delegate that measures its steps."""
     torch.save(x, folder / "input.pt")
-    library = delegate_library(kernels, ["-DCORTADO_PROFILE"])
+    library = _profiling_delegate(folder, kernels)
     given = [str(one) for one in (folder, library, record) if one is not None]
     command = [sys.executable, "-W", "ignore", "-c", _PROFILED, *given]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1800)
     assert done.returncode == 0, done.stderr
     return [DelegatedEvent(*event) for event in json.loads(done.stdout.splitlines()[-1])]
+
+
+def _profiling_delegate(folder: Path, kernels: DelegateKernels) -> Path:
+    """Builds a shared library that registers CortadoBackend when it is loaded, with a time for each layer."""
+    found = wheel()
+    flags = [*HOST_FLAGS, *found.compile_flags, "-DCORTADO_PROFILE"]
+    return toolchain.compile_shared(kernels.files(folder), include_dirs(), flags, "cortado_delegate", found.link_flags)

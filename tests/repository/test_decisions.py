@@ -23,7 +23,7 @@ from cortado.ops.signal.pairs import EACH, FORMS, HALF_SPECTRA
 from helpers.paths import ROOT
 
 SRC = ROOT / "src" / "cortado"
-MOST = 21
+MOST = 20
 REGISTRIES = (decomposition_table, EACH, FORMS, HALF_SPECTRA)  # which say something of every call, like the records
 STRUCTURE = (VIEW, TRANSPOSE, VIEW.name, TRANSPOSE.name, *VIEW_CALLS)
 _CHANNELS = "the pass is about channels of convolutions, by the places of their constants"
@@ -48,7 +48,6 @@ DECISIONS: dict[tuple[str, str], str] = {
     ("passes/signals.py", "FLOAT_REDUCE"): "it reads the shape that there was",
     ("passes/time_windows.py", "CONV2D"): _WINDOWS,
     ("passes/time_windows.py", "FLOAT_CONV2D"): _WINDOWS,
-    ("passes/time_windows.py", "FLOAT_POOL2D"): _WINDOWS,
     ("passes/time_windows.py", "FLOAT_REDUCE"): _WINDOWS,
     ("passes/updates.py", "FLOAT_CALCULATE"): _DESCENT,
     ("passes/updates.py", "FLOAT_MATMUL"): _DESCENT,

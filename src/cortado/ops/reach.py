@@ -111,8 +111,8 @@ def rounded(value: Tensor, multiplier: Tensor | int, shift: Tensor | int) -> Ten
     return (value.to(torch.int64) * multiplier + (1 << (right - 1))) >> right
 
 
-def to_codes(value: Tensor, bounds: tuple[int, int] = INT16.codes) -> Tensor:
-    return value.clamp(*bounds).to(INT16.torch_dtype).contiguous()
+def to_codes(value: Tensor) -> Tensor:
+    return value.clamp(*INT16.codes).to(INT16.torch_dtype).contiguous()
 
 
 def draw_once(draw: CaseDraw, low: int, high: int) -> dict[str, int]:

@@ -195,18 +195,6 @@ def _delegate_program(kernels: DelegateKernels, flags: Sequence[str]) -> Path:
         return build_program([*own, *more], "delegate_runner", flags)
 
 
-def delegate_library(kernels: DelegateKernels, flags: Sequence[str] = ()) -> Path:
-    """Builds a shared library that registers CortadoBackend when it is loaded, like `operator_library`.
-
-    With -DCORTADO_PROFILE among the flags it reports a time for each layer.
-    """
-    found = wheel()
-    with tempfile.TemporaryDirectory(prefix="cortado-") as temporary:
-        sources = kernels.files(Path(temporary))
-        all_flags = [*HOST_FLAGS, *found.compile_flags, *flags]
-        return toolchain.compile_shared(sources, include_dirs(), all_flags, "cortado_delegate", found.link_flags)
-
-
 # ---- Running -----------------------------------------------------------------------------------------------------
 
 

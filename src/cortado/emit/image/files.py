@@ -176,7 +176,3 @@ def every_thunk() -> dict[int, ListedThunk]:
     """Returns every kernel call that an image can make, by its number."""
     lines = LIST.read_text().splitlines() if LIST.is_file() else []
     return {one.thunk.id: one for one in map(ListedThunk.parse, lines)}
-
-
-def list_text(found: Iterable[ListedThunk]) -> str:
-    return "".join(f"{line}\n" for line in sorted(one.line for one in found))

@@ -81,12 +81,10 @@ def check_constants(bound: Bound) -> Reject | None:
     return None
 
 
-def rescaling(
-    lowering: Lowering, input_name: str = "input", weight_name: str = "weight", divided: int = 0
-) -> tuple[Tensor, Tensor]:
+def rescaling(lowering: Lowering, divided: int) -> tuple[Tensor, Tensor]:
     """Returns multipliers and shifts for in_scale * w_scale[c] / out_scale, for sums that were divided by 2^divided."""
-    in_scale, out_scale = lowering.q(input_name).scale * 2.0**divided, lowering.out.scale
-    fixed = [Fixed.of(in_scale * float(scale) / out_scale) for scale in lowering.weight_scales(weight_name)]
+    in_scale, out_scale = lowering.q("input").scale * 2.0**divided, lowering.out.scale
+    fixed = [Fixed.of(in_scale * float(scale) / out_scale) for scale in lowering.weight_scales("weight")]
     multipliers = torch.tensor([f.multiplier for f in fixed], dtype=torch.int32)
     return multipliers, torch.tensor([f.shift for f in fixed], dtype=torch.int32)
 
