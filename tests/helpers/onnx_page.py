@@ -1,7 +1,7 @@
 """docs/onnx.md: its table of operators, from their builders."""
 
 from cortado.onnx.files import OLDEST_OPSET
-from cortado.onnx.rules import registered
+from cortado.onnx.reader import registered
 
 
 def table() -> str:

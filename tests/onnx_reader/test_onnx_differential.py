@@ -14,7 +14,7 @@ import torch
 
 from cortado.base.errors import CortadoError
 from cortado.onnx.model import load_onnx
-from cortado.onnx.rules import registered
+from cortado.onnx.reader import registered
 from helpers.onnx_draws import DRAWS, Array, Chance, Drawn
 from helpers.onnx_models import saved
 from helpers.onnx_move_draws import sliced

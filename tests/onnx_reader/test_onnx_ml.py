@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 
 import cortado
 from cortado.onnx.node import ML
-from cortado.onnx.rules import registered
+from cortado.onnx.reader import registered
 from helpers.onnx_models import by_onnxruntime, constant, saved
 
 FEATURES = 4

@@ -8,7 +8,7 @@ import torch
 
 from cortado.base.errors import CortadoError
 from cortado.onnx.model import load_onnx
-from cortado.onnx.rules import registered
+from cortado.onnx.reader import registered
 from helpers.onnx_models import official_cases, with_one_input
 
 # Operators whose official cases have something that no compiled model has: only constants, random masks, codes alone.
