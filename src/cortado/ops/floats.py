@@ -11,7 +11,6 @@ import torch
 from cortado.base import float32
 from cortado.base.numerics import Tensor
 from cortado.ir.graph import Bound
-from cortado.ir.op import Call
 from cortado.ir.roles import Plain, Quantization
 from cortado.ir.sampling import CaseDraw
 
@@ -42,11 +41,6 @@ def bounded(values: FloatArray, low: float, high: float) -> Tensor:
     least, most = np.float32(low), np.float32(high)
     found = np.where(values < least, least, values)
     return stored(np.where(found > most, most, found))
-
-
-def bounds_of(call: Call) -> dict[str, float]:
-    """Returns the descriptor members for the bounds of the results."""
-    return {"act_min": float(call["activation_min"]), "act_max": float(call["activation_max"])}
 
 
 def as_it_is(bound: Bound) -> Quantization:

@@ -28,7 +28,7 @@ from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Calls, Quantities, Work
 from cortado.ops.elementwise.binary import Form, form_of, padded, prepare
 from cortado.ops.elementwise.compare import ACCEPTED, COMPARED
-from cortado.ops.floats import ANGLE, COMPARISON, NO_BOUNDS, POWER, FloatArray, bounded, bounds_of, draw_bounds, quiet
+from cortado.ops.floats import ANGLE, COMPARISON, NO_BOUNDS, POWER, FloatArray, bounded, draw_bounds, quiet
 from cortado.ops.integer.calculate import How
 from cortado.ops.meaning import ABOVE, BELOW, EQUAL
 from cortado.ops.move.movement import MAX_LOOPS, six, strides_of
@@ -232,15 +232,13 @@ def rows(call: Call) -> Rows | None:
 
 def _fields(call: Call) -> dict[str, Field]:
     first, second = periods(call) or (0, 0)
-    numbers = {"a_period": first, "b_period": second, "number": float(call["number"])}
-    return {"how": int(call["how"]), **numbers, **bounds_of(call)}
+    return {"a_period": first, "b_period": second}
 
 
 def _strided_fields(call: Call) -> dict[str, Field]:
     turns = walk(_shape(call, "self"), _shape(call, "other"), output_shape(call))
     shapes, first, second = zip(*turns, strict=True)
-    lists = {"shape": six(shapes, 1), "a_stride": six(first, 0), "b_stride": six(second, 0)}
-    return {"how": int(call["how"]), "rank": len(turns), **lists, **bounds_of(call)}
+    return {"rank": len(turns), "shape": six(shapes, 1), "a_stride": six(first, 0), "b_stride": six(second, 0)}
 
 
 def _row(symbol: str, sides: tuple[str, ...]) -> KernelRow:

@@ -101,7 +101,6 @@ KERNELS = KernelTable(
             "bounds_f32",
             FLOAT32,
             struct="cortado_bounds_f32_t",
-            fields=lambda call: {"low": float(call["low"]), "high": float(call["high"])},
             work=ELEMENTS,
         ),
     )

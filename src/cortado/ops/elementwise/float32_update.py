@@ -49,8 +49,7 @@ def walked(call: Call) -> Rows:
 
 def _fields(call: Call) -> dict[str, Field]:
     rows, columns = call.shape("self")
-    sizes = {"rows": rows, "columns": columns, "depth": call.shape("rows")[0]}
-    return {**sizes, **{name: float(call[name]) for name in ("weight", "decay", "rate")}}
+    return {"rows": rows, "columns": columns, "depth": call.shape("rows")[0]}
 
 
 def _work(call: Call) -> Work:

@@ -22,9 +22,9 @@ from cortado.base.errors import Refused
 from cortado.base.numerics import QParams, Tensor
 from cortado.ir import sampling
 from cortado.ir.c_call import Bytes, Member, Number, Operand, Row
-from cortado.ir.kernel import ONE_ROW, Array, Field, Rows
+from cortado.ir.kernel import ONE_ROW, Rows
 from cortado.ir.kernel_table import only
-from cortado.ir.op import Call, ElementOf, Lowering, Operator
+from cortado.ir.op import ElementOf, Lowering, Operator
 from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import loops
 from cortado.ops.loops import ELEMENTS
@@ -193,21 +193,14 @@ KERNELS = only(
     INT16,
     arguments=(Member("table"), Row(0), Operand.OUT, Operand.N),
     struct="cortado_table_s16_t",
-    fields=lambda call: {"table": Array(call.array("table"))},
     work=ELEMENTS,
 )
 PATCHED_KERNELS = only(
     "patched_s16",
     INT16,
     struct="cortado_patched_s16_t",
-    fields=lambda call: {name: Array(call.array(name)) for name in ("table", "parts", "exact")},
     work=ELEMENTS,
 )
-
-
-def _steps_fields(call: Call) -> dict[str, Field]:
-    ends = call.array("ends")
-    return {"runs": len(ends), "ends": Array(ends), "values": Array(call.array("values"))}
 
 
 STEPS_KERNELS = only(
@@ -215,7 +208,7 @@ STEPS_KERNELS = only(
     INT16,
     arguments=(Operand.LAYER, Row(0), Bytes(Operand.OUT), Operand.N, Number(0)),
     struct="cortado_steps_s16_t",
-    fields=_steps_fields,
+    fields=lambda call: {"runs": call.shape("ends")[0]},
     numbers=lambda call: (call.element.bytes,),
     work=lambda call: loops("calls spans spans*halvings", halvings=call.shape("ends")[0].bit_length()),
 )

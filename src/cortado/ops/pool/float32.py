@@ -25,7 +25,7 @@ from cortado.ir.roles import Plain, Quantization
 from cortado.ir.sampling import CaseDraw
 from cortado.ir.work import Work, loops
 from cortado.ops.float_graph import pair
-from cortado.ops.floats import MEAN, NO_BOUNDS, FloatArray, bounded, bounds_of, draw_bounds, quiet, stored
+from cortado.ops.floats import MEAN, NO_BOUNDS, FloatArray, bounded, draw_bounds, quiet, stored
 from cortado.ops.integer.calculate import How
 from cortado.ops.move.reshape import TRANSPOSE
 from cortado.ops.pool.avg_pool2d import pool_fields, pool_window, pooled_size
@@ -130,12 +130,7 @@ KERNELS = only(
     FLOAT32,
     arguments=WINDOW,
     struct="cortado_pool2d_f32_t",
-    fields=lambda call: {
-        **pool_fields(call, call["dilation"][1]),
-        "how": call["how"],
-        "divisor": call["divisor"],
-        **bounds_of(call),
-    },
+    fields=lambda call: pool_fields(call, call["dilation"][1]),
     work=lambda call: _window_work(call),
 )
 
