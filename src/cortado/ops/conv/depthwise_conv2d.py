@@ -153,8 +153,8 @@ KERNELS = kernels.ConvKernels(ConvForm.DEPTHWISE)
 
 def samples(draw: CaseDraw) -> dict[str, Any]:
     in_c, usual = draw.channels(), draw.flag()
-    multiplier = 1 if usual else draw.pick([1, 1, 1, 2, 3])
-    kernel = draw.pick([(3, 3), (3, 3), (5, 5)] if usual else [(3, 3), (1, 1), (5, 5), (2, 3), (1, 4)])
+    multiplier = 1 if usual else draw.pick([1, 1, 2, 3])
+    kernel = draw.pick([(3, 3), (3, 3), (5, 5)] if usual else [(3, 3), (1, 1), (5, 5), (5, 5), (2, 3), (1, 4)])
     case = weighted_case(draw, kernel, (in_c, in_c * multiplier), (1, *kernel, in_c * multiplier), usual)
     return {**case, "depth_multiplier": multiplier}
 
