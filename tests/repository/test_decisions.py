@@ -23,7 +23,7 @@ from cortado.ops.signal.pairs import EACH, FORMS, HALF_SPECTRA
 from helpers.paths import ROOT
 
 SRC = ROOT / "src" / "cortado"
-MOST = 20
+MOST = 19
 REGISTRIES = (decomposition_table, EACH, FORMS, HALF_SPECTRA)  # which say something of every call, like the records
 STRUCTURE = (VIEW, TRANSPOSE, VIEW.name, TRANSPOSE.name, *VIEW_CALLS)
 _CHANNELS = "the pass is about channels of convolutions, by the places of their constants"

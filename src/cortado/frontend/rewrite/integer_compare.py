@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.fx import Graph, GraphModule, Node
+from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
 from cortado.base.element import INT32
@@ -48,11 +48,10 @@ aten = torch.ops.aten
 Tensor = torch.Tensor
 
 MOST_TRIED = 2**17  # integers for which a function is evaluated exhaustively
-MOST_SUMMED = 64  # values in a window whose mean is compared
+MOST_SUMMED, MOST_NESTED = 64, 32  # values in a window whose mean is compared; sums and products in one another
 MOST_LISTED = 2**12  # entries of a table
 MOST_MOVED = 2**20  # values of a tensor that are tracked through moves
 MOST_DIVIDED = 2**12  # the limit of numerator and denominator of a constant divisor
-MOST_NESTED = 32  # sums and products in one another
 UNKNOWN_DIVISOR = 2**12  # the largest divisor for which comparing a quotient with any number is exact
 
 
@@ -185,21 +184,19 @@ def _window_parts(bound: Bound, found: Node) -> tuple[Node, int] | None:
 
 
 def _uneven_parts(like: Node, found: Node, rank: int) -> tuple[Node, int] | None:
-    """Returns the same for windows of an adaptive mean, which may overlap and differ by one in length: the sum of each,
-    times what their common multiple is of its length."""
+    """Returns the same for windows of an adaptive mean, which may overlap: sums over their lengths' common multiple."""
     products, common = _Products(like), 1
     for dim in range(-rank, 0):
         long, short = shape(found)[dim], shape(like)[dim]
-        windows = [(at * long // short, -(-(at + 1) * long // short)) for at in range(short)]
-        multiple = math.lcm(*(end - start for start, end in windows))
+        ends = [(at * long // short, -(-(at + 1) * long // short)) for at in range(short)]
+        multiple = math.lcm(*(end - start for start, end in ends))
         if short > MOST_SUMMED or common * multiple > MOST_DIVIDED:
             return None
-        sums = []
-        for start, end in windows:
-            part = products.call(aten.slice.Tensor, found, dim, start, end)
-            total = products.call(aten.sum.dim_IntList, part, [dim], True)
-            sums.append(products.times(total, multiple // (end - start)))
-        found, common = products.call(aten.cat.default, sums, dim), common * multiple
+        windows = [products.call(aten.slice.Tensor, found, dim, *each) for each in ends]
+        sums = [products.call(aten.sum.dim_IntList, window, [dim], True) for window in windows]
+        weights = [multiple // (end - start) for start, end in ends]
+        found = products.call(aten.cat.default, list(map(products.times, sums, weights)), dim)
+        common *= multiple
     return found, common
 
 
@@ -801,9 +798,3 @@ def _between(node: Node, root: Node, switches: list[int], *, first: bool) -> Nod
     above = add_call(node, aten.ge.Scalar, integer, start)
     below = add_call(node, aten.lt.Scalar, integer, end)
     return add_call(node, aten.logical_or.default if first else aten.logical_and.default, above, below)
-
-
-def has_integers(graph: Graph) -> bool:
-    """Whether a graph has tensors other than real numbers."""
-    values = (VALUE.of(node) for node in graph.nodes if node.op in ("call_function", "placeholder"))
-    return any(isinstance(value, Tensor) and not value.dtype.is_floating_point for value in values)

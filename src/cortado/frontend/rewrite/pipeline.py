@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 from torch._ops import OpOverload
-from torch.fx import GraphModule, Node
+from torch.fx import Graph, GraphModule, Node
 
 from cortado.base.element import USUAL, Element
 from cortado.base.findings import Finding
@@ -34,7 +34,6 @@ from cortado.frontend.rewrite.integer_compare import (
     compare_integers,
     compares_reals,
     equality,
-    has_integers,
     is_equality,
 )
 from cortado.frontend.rewrite.mask_forms import may_have_masks, puts_masks, write_out_masks
@@ -228,6 +227,12 @@ class Decompose(FloatPass):
         return True
 
 
+def _has_integers(graph: Graph) -> bool:
+    """Whether a graph has tensors other than real numbers."""
+    values = (VALUE.of(node) for node in graph.nodes if node.op in ("call_function", "placeholder"))
+    return any(isinstance(value, torch.Tensor) and not value.dtype.is_floating_point for value in values)
+
+
 class ExactCompare(FloatPass):
     """Counts and compares integers held in float32 as integers; reports comparisons of real numbers for equality."""
 
@@ -237,7 +242,7 @@ class ExactCompare(FloatPass):
         separate(module.graph)
         if not self.context.element.floating:
             count_in_integers(module)
-        if has_integers(module.graph):
+        if _has_integers(module.graph):
             compare_integers(module)
         left = [node for node in self.context.equalities if not node._erased and compares_reals(node)]
         self.context.findings += map(equality, left)
