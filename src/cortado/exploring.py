@@ -1,8 +1,7 @@
 """cortado.estimate: RAM, flash and cycles of a network that need not be trained, without calibration, .pte or board.
 
-A network planned up to its C bundle from an example alone: no calibration data, no .pte, nothing written.
-
-Plan, weights and cycles depend only on the shapes; the scales are placeholders for those of real data.
+The network is planned up to its C bundle from an example alone, and nothing is written. Plan, weights and cycles depend
+only on the shapes; the scales are placeholders for those of real data.
 """
 
 from collections.abc import Mapping, Sequence

@@ -56,7 +56,7 @@
     vshlc   q1, r11, #32
     vadd.i32 q0, q0, r10
     vadd.i32 q0, q0, q1
-    vmov    r10, q0[3]
+    vmov.32 r10, q0[3]
     vshl.s32 q0, r6
     vqrdmulh.s32 q0, q0, r8
     /* Ties go away from zero: negative values are decremented before a right shift, by 0 if there is none. */
