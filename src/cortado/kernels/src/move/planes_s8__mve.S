@@ -18,6 +18,33 @@
 #define NEAR 17  /* 15 of them fit 8 bits */
 #define FAR 9362 /* 7 of them fit 16 bits */
 
+/* All lines, so many bytes a turn that offsets of their width reach; \turns is how far to shift for a whole turn. */
+    .macro lines width, turns
+    vidup.u\width q0, r0, #1
+    vmul.i\width q1, q0, r8
+    vmul.i\width q2, q0, r9
+    lsl     r8, r8, #\turns
+    lsl     r9, r9, #\turns
+    /* One turn: one line. */
+.Lplane_line_\@:
+    mov     r0, r1
+    mov     r3, r2
+    wlstp.\width lr, r7, .Lplane_made_\@
+    /* One turn: the bytes of a vector, or those left. */
+.Lplane_bytes_\@:
+    vldrb.u\width q0, [r0, q1]
+    add     r0, r0, r8
+    vstrb.\width q0, [r3, q2]
+    add     r3, r3, r9
+    letp    lr, .Lplane_bytes_\@
+.Lplane_made_\@:
+    add     r1, r1, r5
+    add     r2, r2, r6
+    subs    r4, r4, #1
+    bgt     .Lplane_line_\@
+    pop     {r4-r9, pc}
+    .endm
+
     function cortado_plane_s8__mve
     push    {r4-r9, lr}
     ldm     r0, {r4-r9} /* from CORTADO_PLANE_LINES, which is 0, to byte_out */
@@ -26,83 +53,17 @@
     it      ls
     cmpls   r9, #NEAR
     bhi     .Lplane_far
-    vidup.u8 q0, r0, #1
-    vmul.i8 q1, q0, r8
-    vmul.i8 q2, q0, r9
-    lsl     r8, r8, #4
-    lsl     r9, r9, #4
-    /* One turn: one line. */
-.Lplane_near_line:
-    mov     r0, r1
-    mov     r3, r2
-    wlstp.8 lr, r7, .Lplane_near_made
-    /* One turn: up to sixteen bytes. */
-.Lplane_sixteen:
-    vldrb.u8 q0, [r0, q1]
-    add     r0, r0, r8
-    vstrb.8 q0, [r3, q2]
-    add     r3, r3, r9
-    letp    lr, .Lplane_sixteen
-.Lplane_near_made:
-    add     r1, r1, r5
-    add     r2, r2, r6
-    subs    r4, r4, #1
-    bgt     .Lplane_near_line
-    pop     {r4-r9, pc}
+    lines   8, 4
 .Lplane_far:
     movw    r12, #FAR
     cmp     r8, r12
     it      ls
     cmpls   r9, r12
     bhi     .Lplane_any
-    vidup.u16 q0, r0, #1
-    vmul.i16 q1, q0, r8
-    vmul.i16 q2, q0, r9
-    lsl     r8, r8, #3
-    lsl     r9, r9, #3
-    /* One turn: one line. */
-.Lplane_far_line:
-    mov     r0, r1
-    mov     r3, r2
-    wlstp.16 lr, r7, .Lplane_far_made
-    /* One turn: up to eight bytes. */
-.Lplane_eight:
-    vldrb.u16 q0, [r0, q1]
-    add     r0, r0, r8
-    vstrb.16 q0, [r3, q2]
-    add     r3, r3, r9
-    letp    lr, .Lplane_eight
-.Lplane_far_made:
-    add     r1, r1, r5
-    add     r2, r2, r6
-    subs    r4, r4, #1
-    bgt     .Lplane_far_line
-    pop     {r4-r9, pc}
+    lines   16, 3
     /* Backwards, or further: offsets are modulo 2^32. */
 .Lplane_any:
-    vidup.u32 q0, r0, #1
-    vmul.i32 q1, q0, r8
-    vmul.i32 q2, q0, r9
-    lsl     r8, r8, #2
-    lsl     r9, r9, #2
-    /* One turn: one line. */
-.Lplane_any_line:
-    mov     r0, r1
-    mov     r3, r2
-    wlstp.32 lr, r7, .Lplane_any_made
-    /* One turn: up to four bytes. */
-.Lplane_four:
-    vldrb.u32 q0, [r0, q1]
-    add     r0, r0, r8
-    vstrb.32 q0, [r3, q2]
-    add     r3, r3, r9
-    letp    lr, .Lplane_four
-.Lplane_any_made:
-    add     r1, r1, r5
-    add     r2, r2, r6
-    subs    r4, r4, #1
-    bgt     .Lplane_any_line
-    pop     {r4-r9, pc}
+    lines   32, 2
     .size   cortado_plane_s8__mve, . - cortado_plane_s8__mve
 #endif
 #if defined(__linux__) && defined(__ELF__)
