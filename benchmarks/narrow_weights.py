@@ -14,9 +14,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from _common import collected, print_records, score_of
+from _common import collected, print_records, progress, score_of
 from cortado import api
 from cortado.api import prepare_qat
+from cortado.base.errors import CortadoError
 from cortado.models import zoo
 from cortado.options import Artifacts, Options
 
@@ -57,7 +58,11 @@ def rows(name: str, samples: int) -> Iterator[Row]:
     model = api.prepare(module, network.example_inputs(), network.own_calibration(), name=name)
     flash = 1
     for kind in KINDS:
-        compiled = model.compile(TARGET, options(kind, flash))
+        try:
+            compiled = model.compile(TARGET, options(kind, flash))
+        except CortadoError as error:  # of a small network the code alone takes more than `auto` may
+            progress(f"{name}, {kind}: {error}")
+            continue
         found = compiled.evaluate(inputs[:samples], labels[:samples], model=module, reconstruction=network.rebuilds)
         report = compiled.report
         assert report.flash is not None
