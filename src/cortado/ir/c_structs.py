@@ -112,7 +112,10 @@ def descriptor(name: str, call: "Call", own: Mapping[str, Field]) -> Mapping[str
     parameters of the same name. Bounds that a call doesn't have are those of its element."""
     members = structures()[name].members
     found = {one.name: value for one in members if one.name not in own for value in _parameter(call, one)}
-    return {one.name: {**own, **found}[one.name] for one in members if one.name in {*own, *found}} if found else own
+    if not found:
+        return own
+    fields = {**own, **found}
+    return {one.name: fields[one.name] for one in members if one.name in fields}
 
 
 def _parameter(call: "Call", member: StructMember) -> tuple[Field, ...]:
